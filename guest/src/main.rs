@@ -1,0 +1,3 @@
+//! Placeholder: the guest kernel.
+
+fn main() {}

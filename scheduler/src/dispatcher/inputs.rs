@@ -1,0 +1,299 @@
+//! What each input means.
+
+use super::host_locks::Acquire;
+use super::switch::Leave;
+use super::{Dispatcher, Output, State, next_multiple};
+use crate::effect::Effect;
+use crate::event::{EventKind, PreemptReason, Waits, WakeSource};
+use crate::ids::{CoreId, HostLockId, VcpuId};
+use crate::input::{BlockOn, Input, KernelPriority, RetireReason, Timer};
+use crate::policy::{Enqueue, KernelRequest, Resched};
+use crate::time::Nanos;
+
+impl Dispatcher {
+    pub(super) fn dispatch(&mut self, input: Input, out: &mut Output) {
+        match input {
+            Input::Admit { vcpu } => self.admit(vcpu, out),
+            Input::Retire { vcpu, why } => self.retire(vcpu, why, out),
+            Input::Entered { core, vcpu } => self.entered(core, vcpu, out),
+            Input::Exited { vcpu, why } => self.emit(out, vcpu, EventKind::Exited(why)),
+            Input::Resumed { vcpu } => self.emit(out, vcpu, EventKind::Resumed),
+            Input::UserReturn { vcpu } => self.user_return(vcpu, out),
+            Input::Stopped { core, vcpu } => self.stopped(core, vcpu, out),
+            Input::Yield { vcpu } => self.yielded(vcpu, out),
+            Input::Block { vcpu, on } => self.block(vcpu, on, out),
+            Input::Interrupt { to, vector, from } => self.interrupt(to, vector, from, out),
+            Input::InterruptsTaken { vcpu } => {
+                self.vcpu(vcpu).pending_interrupts = 0;
+                self.emit(out, vcpu, EventKind::InterruptsTaken);
+            }
+            Input::ArmPeriodic {
+                vcpu,
+                period,
+                vector,
+            } => {
+                self.arm_periodic(vcpu, period, vector, out);
+            }
+            Input::TimerDue { timer } => self.timer_due(timer, out),
+            Input::HostLock {
+                vcpu,
+                lock,
+                priority,
+            } => self.host_lock(vcpu, lock, priority, out),
+            Input::HostUnlock { vcpu, lock } => self.host_unlock(vcpu, lock, out),
+            Input::Locks { vcpu, locks } => {
+                let (held, critical, waits_for) = (locks.held, locks.critical, locks.waits_for);
+                self.emit(
+                    out,
+                    vcpu,
+                    EventKind::Locks {
+                        held,
+                        critical,
+                        waits_for,
+                    },
+                );
+            }
+            Input::HostDelay { vcpu, delay } => {
+                self.emit(out, vcpu, EventKind::HostDelay(delay));
+            }
+            Input::Mark(mark) => self.emit(out, VcpuId(0), EventKind::Mark(mark)),
+        }
+    }
+
+    /// The core that the vCPU runs on, if it is on one.
+    fn running_on(&self, vcpu: VcpuId) -> Option<CoreId> {
+        match self.vcpus[vcpu.index()].state {
+            State::Running(core) => Some(core),
+            _ => None,
+        }
+    }
+
+    fn admit(&mut self, vcpu: VcpuId, out: &mut Output) {
+        if self.vcpus[vcpu.index()].state == State::Unborn {
+            self.emit(out, vcpu, EventKind::Admitted);
+            self.make_ready(vcpu, Enqueue::New, out);
+        }
+    }
+
+    fn retire(&mut self, vcpu: VcpuId, why: RetireReason, out: &mut Output) {
+        let state = self.vcpus[vcpu.index()].state;
+        if state == State::Retired {
+            return;
+        }
+        self.emit(out, vcpu, EventKind::Retired(why));
+        self.arm_wake(vcpu, None, out);
+        self.arm_periodic(vcpu, Nanos::ZERO, 0, out);
+        for lock in self.locks.forget(vcpu) {
+            self.host_unlock(vcpu, lock, out);
+        }
+        match self.vcpus[vcpu.index()].state {
+            State::Running(core) | State::Granted(core, _) => {
+                self.leave(core, vcpu, Leave::Retire, out);
+            }
+            State::Ready => {
+                self.ready -= 1;
+                self.policy.remove(self.now, vcpu);
+            }
+            State::Unborn | State::Blocked(_) | State::Retired => {}
+        }
+        self.vcpu(vcpu).state = State::Retired;
+    }
+
+    fn user_return(&mut self, vcpu: VcpuId, out: &mut Output) {
+        self.emit(out, vcpu, EventKind::UserReturn);
+        if let Some(core) = self.running_on(vcpu) {
+            self.charge(vcpu);
+            let preempt = self.policy.user_return(self.now, core, vcpu);
+            self.note_standing(vcpu, out);
+            self.kick_if(preempt, core, PreemptReason::PriorityDrop, out);
+        }
+    }
+
+    /// A kick is acknowledged. Without a kick on the books (it was overtaken by a block or a yield)
+    /// there is nothing to do.
+    fn stopped(&mut self, core: CoreId, vcpu: VcpuId, out: &mut Output) {
+        let entry = self.cores[core.index()];
+        if let (Some(why), Some(core)) = (entry.kicked, self.running_on(vcpu)) {
+            self.emit(out, vcpu, EventKind::Preempted(core, why));
+            self.leave(
+                core,
+                vcpu,
+                Leave::Requeue(Enqueue::Preempted(core, why)),
+                out,
+            );
+        }
+    }
+
+    fn yielded(&mut self, vcpu: VcpuId, out: &mut Output) {
+        if let Some(core) = self.running_on(vcpu) {
+            self.emit(out, vcpu, EventKind::Yielded(core));
+            self.leave(core, vcpu, Leave::Requeue(Enqueue::Yield(core)), out);
+        }
+    }
+
+    fn block(&mut self, vcpu: VcpuId, on: BlockOn, out: &mut Output) {
+        let waits = match on {
+            BlockOn::Idle if self.vcpus[vcpu.index()].pending_interrupts > 0 => return,
+            BlockOn::Idle => Waits::Idle,
+            BlockOn::Sleep(until) | BlockOn::Host(until) if until <= self.now => return,
+            BlockOn::Sleep(until) => {
+                self.arm_wake(vcpu, Some(until), out);
+                Waits::Sleep
+            }
+            BlockOn::Host(until) => {
+                self.arm_wake(vcpu, Some(until), out);
+                Waits::Host
+            }
+        };
+        self.block_on(vcpu, waits, out);
+    }
+
+    fn block_on(&mut self, vcpu: VcpuId, waits: Waits, out: &mut Output) {
+        if let Some(core) = self.running_on(vcpu) {
+            self.emit(out, vcpu, EventKind::Blocked(waits));
+            self.leave(core, vcpu, Leave::Block(waits), out);
+        }
+    }
+
+    fn interrupt(&mut self, to: VcpuId, vector: u8, from: Option<VcpuId>, out: &mut Output) {
+        let state = self.vcpus.get(to.index()).map(|entry| entry.state);
+        if matches!(state, None | Some(State::Retired | State::Unborn)) {
+            return;
+        }
+        self.vcpu(to).pending_interrupts += 1;
+        self.emit(out, to, EventKind::InterruptRaised { vector, from });
+        out.effects.push(Effect::Inject { vcpu: to, vector });
+        if state == Some(State::Blocked(Waits::Idle)) {
+            self.wake(to, WakeSource::Interrupt(from), out);
+        }
+    }
+
+    fn arm_wake(&mut self, vcpu: VcpuId, at: Option<Nanos>, out: &mut Output) {
+        let timer = Timer::Wake(vcpu);
+        match (
+            std::mem::replace(&mut self.wake_armed[vcpu.index()], at),
+            at,
+        ) {
+            (_, Some(at)) => out.effects.push(Effect::Arm { timer, at }),
+            (Some(_), None) => out.effects.push(Effect::Cancel { timer }),
+            (None, None) => {}
+        }
+    }
+
+    fn arm_periodic(&mut self, vcpu: VcpuId, period: Nanos, vector: u8, out: &mut Output) {
+        let timer = Timer::Periodic(vcpu);
+        let on = (period > Nanos::ZERO).then_some((period, vector));
+        self.vcpu(vcpu).periodic = on;
+        let at = on.map(|(period, _)| self.now + period);
+        match (
+            std::mem::replace(&mut self.periodic_armed[vcpu.index()], at),
+            at,
+        ) {
+            (_, Some(at)) => out.effects.push(Effect::Arm { timer, at }),
+            (Some(_), None) => out.effects.push(Effect::Cancel { timer }),
+            (None, None) => {}
+        }
+    }
+
+    /// A timer may be reported after it was cancelled or armed anew: only what is armed, and due,
+    /// counts.
+    fn timer_due(&mut self, timer: Timer, out: &mut Output) {
+        let armed = match timer {
+            Timer::Slice(core) => &mut self.cores[core.index()].slice_armed,
+            Timer::Wake(vcpu) => &mut self.wake_armed[vcpu.index()],
+            Timer::Periodic(vcpu) => &mut self.periodic_armed[vcpu.index()],
+            Timer::Tick => &mut self.tick_armed,
+            Timer::Period => &mut self.period_armed,
+        };
+        let Some(at) = armed.take_if(|at| *at <= self.now) else {
+            return;
+        };
+        match timer {
+            Timer::Slice(core) => self.slice_ended(core, out),
+            Timer::Wake(vcpu) => self.wake(vcpu, WakeSource::Timer, out),
+            Timer::Periodic(vcpu) => self.periodic_due(vcpu, at, out),
+            Timer::Tick => self.tick(out),
+            Timer::Period => {
+                let Resched(cores) = self.policy.periodic(self.now);
+                for core in cores {
+                    self.kick(core, PreemptReason::Period, out);
+                }
+            }
+        }
+    }
+
+    /// The next period keeps the phase of the first, even if this one was told late.
+    fn periodic_due(&mut self, vcpu: VcpuId, due: Nanos, out: &mut Output) {
+        let Some((period, vector)) = self.vcpu(vcpu).periodic else {
+            return;
+        };
+        let at = due + next_multiple(self.now.since(due), period);
+        self.periodic_armed[vcpu.index()] = Some(at);
+        out.effects.push(Effect::Arm {
+            timer: Timer::Periodic(vcpu),
+            at,
+        });
+        self.interrupt(vcpu, vector, None, out);
+    }
+
+    fn tick(&mut self, out: &mut Output) {
+        for index in 0..self.cores.len() {
+            let core = CoreId(u16::try_from(index).unwrap_or(u16::MAX));
+            let Some(vcpu) = self.cores[index].vcpu else {
+                continue;
+            };
+            if self.running_on(vcpu).is_some() {
+                self.charge(vcpu);
+                let preempt = self.policy.tick(self.now, core, vcpu);
+                self.note_standing(vcpu, out);
+                self.kick_if(preempt, core, PreemptReason::Tick, out);
+            }
+        }
+    }
+
+    fn host_lock(
+        &mut self,
+        vcpu: VcpuId,
+        lock: HostLockId,
+        priority: KernelPriority,
+        out: &mut Output,
+    ) {
+        match self.locks.acquire(lock, vcpu, priority) {
+            Acquire::Taken => self.own_host_lock(vcpu, lock, priority, out),
+            Acquire::Held(owner) => self.block_on(vcpu, Waits::HostLock(lock, owner), out),
+            Acquire::Misused => {}
+        }
+    }
+
+    fn own_host_lock(
+        &mut self,
+        vcpu: VcpuId,
+        lock: HostLockId,
+        priority: KernelPriority,
+        out: &mut Output,
+    ) {
+        self.emit(out, vcpu, EventKind::HostLockTaken(lock));
+        if priority == KernelPriority::Asked {
+            self.policy
+                .kernel_priority(self.now, vcpu, KernelRequest::Begin);
+            self.note_standing(vcpu, out);
+        }
+    }
+
+    fn host_unlock(&mut self, vcpu: VcpuId, lock: HostLockId, out: &mut Output) {
+        let Some((held, next)) = self.locks.release(lock, vcpu) else {
+            return;
+        };
+        self.emit(out, vcpu, EventKind::HostLockReleased(lock));
+        if held == KernelPriority::Asked {
+            self.policy
+                .kernel_priority(self.now, vcpu, KernelRequest::End);
+            self.note_standing(vcpu, out);
+        }
+        // The new owner's request counts before it wakes: it competes as an owner.
+        if let Some((next, priority)) = next {
+            self.own_host_lock(next, lock, priority, out);
+            self.wake(next, WakeSource::HostLock(vcpu), out);
+        }
+    }
+}

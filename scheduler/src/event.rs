@@ -1,0 +1,137 @@
+//! What happened, for those who measure.
+//!
+//! The dispatcher emits one stream of events; every metric and report is computed from it, so that
+//! both backends yield the same report. Events are small and of fixed size; see [`crate::record`] for
+//! the 32-byte form that is kept on disk.
+
+use crate::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
+use crate::input::{ExitReason, Mark, RetireReason};
+use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Why a vCPU's core is asked back, or why it went back to the run queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum PreemptReason {
+    /// Its slice or quantum ran out.
+    SliceEnd = 0,
+    /// A vCPU that woke goes first.
+    Wakeup = 1,
+    /// The policy's clock tick found a better one.
+    Tick = 2,
+    /// The policy's accounting period re-ordered the queue.
+    Period = 3,
+    /// A kernel priority was given back.
+    PriorityDrop = 4,
+}
+
+/// Who or what woke a vCPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WakeSource {
+    /// Its own timer.
+    Timer,
+    /// An interrupt, raised by another vCPU or by a device.
+    Interrupt(Option<VcpuId>),
+    /// The vCPU that handed it a host lock.
+    HostLock(VcpuId),
+}
+
+/// What a vCPU waits for, as seen in reports.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Waits {
+    /// Halted until an interrupt.
+    Idle,
+    /// Asleep until its timer.
+    Sleep,
+    /// A wait in the hypervisor.
+    Host,
+    /// A host lock, with its owner.
+    HostLock(HostLockId, VcpuId),
+}
+
+/// A state of the policy that puts a vCPU before or behind others, for explanations.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Standing {
+    /// It holds a kernel priority: above all of its class, and not subject to the quantum.
+    pub kernel_priority: bool,
+    /// It holds a temporary boost.
+    pub boosted: bool,
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EventKind {
+    /// The vCPU takes part from now on.
+    Admitted,
+    /// It is gone.
+    Retired(RetireReason),
+    /// It woke and is runnable.
+    Woken(WakeSource),
+    /// It was granted a core.
+    Granted(CoreId),
+    /// It runs guest code on the core.
+    Running(CoreId),
+    /// Guest code stopped; the hypervisor works on its behalf.
+    Exited(ExitReason),
+    /// Guest code runs again.
+    Resumed,
+    /// Its core was asked back.
+    Kicked(CoreId, PreemptReason),
+    /// It left its core against its will and waits for another turn.
+    Preempted(CoreId, PreemptReason),
+    /// It gave up its core but stays runnable.
+    Yielded(CoreId),
+    /// It left its core to wait.
+    Blocked(Waits),
+    /// It was given a core other than its last.
+    Migrated {
+        /// Its last core.
+        from: CoreId,
+        /// The new one.
+        to: CoreId,
+    },
+    /// An interrupt was raised at it.
+    InterruptRaised {
+        /// Its vector.
+        vector: u8,
+        /// Who raised it; none for a device or timer.
+        from: Option<VcpuId>,
+    },
+    /// It has taken the interrupts that waited for it.
+    InterruptsTaken,
+    /// It took a host lock.
+    HostLockTaken(HostLockId),
+    /// It released a host lock.
+    HostLockReleased(HostLockId),
+    /// What its guest says of its locks: held, critical depth, lock waited for.
+    Locks {
+        /// Guest locks held.
+        held: u16,
+        /// Depth of marked critical sections.
+        critical: u16,
+        /// The lock waited for.
+        waits_for: Option<GuestLockId>,
+    },
+    /// Its thread returned to user mode of the host.
+    UserReturn,
+    /// Its standing in the policy changed.
+    Standing(Standing),
+    /// Its thread waited for the host while it had a core.
+    HostDelay(Nanos),
+    /// The policy broke a rule; the number is that of [`crate::dispatcher::Violation`].
+    Violation(u16),
+    /// A moment that reports refer to (the vCPU named is meaningless).
+    Mark(Mark),
+}
+
+/// An event: when, to whom, what.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Event {
+    /// When.
+    pub at: Nanos,
+    /// To whom.
+    pub vcpu: VcpuId,
+    /// What.
+    pub kind: EventKind,
+}

@@ -1,0 +1,290 @@
+//! The contract between a scheduling policy and the dispatcher.
+//!
+//! A policy decides order, slice, placement and preemption, and nothing else. It owns its run
+//! queues; the dispatcher owns cores, vCPU states, locks and timers, calls the policy under the rules
+//! below, and checks every answer. A policy that breaks a rule is reported by name with a state dump
+//! and the run goes on (see [`crate::dispatcher::Violation`]).
+//!
+//! A vCPU is, for the policy, in exactly one of three places:
+//!
+//! ```text
+//!             enqueue(New | Wake)                  pick
+//!   away  ─────────────────────────►  queued  ─────────────►  on a core
+//!    ▲                                  ▲ │                       │ │
+//!    │                           remove │ │ enqueue(Preempted|Yield)│
+//!    │                                  │ ▼◄──────────────────────┘ │
+//!    └──────────────────────────────────┴───────────────────────────┘
+//!                                          block, retire
+//! ```
+//!
+//! Time is a parameter of every call and never goes backwards. Ties are broken by time, then by
+//! sequence of arrival, then by id, so that runs repeat.
+
+use crate::event::{PreemptReason, Standing, Waits};
+use crate::ids::{CoreId, VcpuId, VmId};
+use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
+
+/// What the user asked for a vCPU. A policy uses what it knows and refuses the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VcpuParams {
+    /// Its VM.
+    pub vm: VmId,
+    /// How many vCPUs its VM has.
+    pub siblings: u32,
+    /// Shares of its VM against other VMs (1 to 65535); `None` if not given, which counts as 1.
+    pub shares: Option<u32>,
+    /// Weight against the other vCPUs (1 to 10000); `None` if not given, which counts as 1.
+    pub weight: Option<u32>,
+    /// Nice value (−20 to 19), an alternative to a weight.
+    pub nice: Option<i8>,
+    /// The length of slice it asks for, if it asks.
+    pub slice: Option<Nanos>,
+}
+
+impl VcpuParams {
+    /// A vCPU alone in its VM, with nothing asked for.
+    #[must_use]
+    pub const fn plain(vm: VmId) -> Self {
+        Self {
+            vm,
+            siblings: 1,
+            shares: None,
+            weight: None,
+            nice: None,
+            slice: None,
+        }
+    }
+
+    /// The weight of the vCPU alone, for policies that know no VMs. Shares of a VM that has one vCPU
+    /// are the weight of that vCPU; shares of a wider VM are refused.
+    pub fn flat_weight(&self, policy: &'static str) -> Result<u32, Refused> {
+        match (self.shares, self.siblings) {
+            (None, _) => Ok(self.weight.unwrap_or(1)),
+            (Some(shares), 1) => Ok(shares * self.weight.unwrap_or(1)),
+            (Some(_), _) => Err(Refused {
+                policy,
+                param: "shares",
+                knows: "a weight per vCPU; shares only for a VM that has a single vCPU",
+            }),
+        }
+    }
+
+    /// The shares of the VM, for policies that know no weights within a VM. The weight of the only
+    /// vCPU of a VM is the shares of that VM; weights in a wider VM are refused.
+    pub fn group_shares(&self, policy: &'static str) -> Result<u32, Refused> {
+        match (self.weight, self.siblings) {
+            (None, _) => Ok(self.shares.unwrap_or(1)),
+            (Some(weight), 1) => Ok(weight * self.shares.unwrap_or(1)),
+            (Some(_), _) => Err(Refused {
+                policy,
+                param: "weight",
+                knows: "shares per VM; a vCPU weight only in a VM that has a single vCPU",
+            }),
+        }
+    }
+
+    /// Refuses a nice value.
+    pub fn no_nice(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
+        self.nice.map_or(Ok(()), |_| {
+            Err(Refused {
+                policy,
+                param: "nice",
+                knows,
+            })
+        })
+    }
+
+    /// Refuses a slice of its own.
+    pub fn no_slice(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
+        self.slice.map_or(Ok(()), |_| {
+            Err(Refused {
+                policy,
+                param: "slice",
+                knows,
+            })
+        })
+    }
+}
+
+/// A parameter that the policy does not know: never ignored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("policy `{policy}` does not know the parameter `{param}`; it knows {knows}")]
+pub struct Refused {
+    /// The policy.
+    pub policy: &'static str,
+    /// What it was given.
+    pub param: &'static str,
+    /// What it would understand.
+    pub knows: &'static str,
+}
+
+/// Why a vCPU joins the run queue.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Enqueue {
+    /// It is new.
+    New,
+    /// It woke.
+    Wake,
+    /// It was taken off the core.
+    Preempted(CoreId, PreemptReason),
+    /// It gave up the core.
+    Yield(CoreId),
+}
+
+/// Whether what runs on a core has to make room.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Preempt {
+    /// It goes on.
+    Keep,
+    /// Ask for the core back.
+    Kick,
+}
+
+/// How long a vCPU may run before the policy wants to be asked again.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Slice {
+    /// For this long (at least 1 ns).
+    For(Nanos),
+    /// Until something else ends it: a tick, a wake-up, its own will.
+    Open,
+}
+
+/// Who runs next on a core.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Pick {
+    /// This one. It leaves the run queue with this answer.
+    Run(VcpuId, Slice),
+    /// Nobody that may run here waits.
+    Idle,
+}
+
+/// What follows when a slice has run out.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SliceEnd {
+    /// Nobody better waits: it goes on for another slice.
+    Extend(Slice),
+    /// Ask for the core back.
+    Kick,
+}
+
+/// Where a vCPU was queued: the core on which it is to be considered first.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Placed(pub CoreId);
+
+/// Cores on which something better waits now.
+#[must_use]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Resched(pub Vec<CoreId>);
+
+/// The clocks a policy wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Clocks {
+    /// Period of `tick`, called for every busy core.
+    pub tick: Option<Nanos>,
+    /// Period of `periodic`, called once for all.
+    pub period: Option<Nanos>,
+}
+
+/// A scheduling policy.
+///
+/// The dispatcher calls it from one thread, never within another of its calls. Whenever a method
+/// names a vCPU on a core, that vCPU has just been charged up to `now`.
+pub trait Policy: Debug + Send {
+    /// The clocks it wants. Asked once, before anything else.
+    fn clocks(&self) -> Clocks {
+        Clocks::default()
+    }
+
+    /// Learns of a vCPU at set-up, before it is runnable. Called once for each, in order of id.
+    ///
+    /// # Errors
+    /// Refuses a parameter that it does not know; the run does not start then.
+    fn declare(&mut self, vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused>;
+
+    /// The vCPU is runnable and waits from now on: put it on a run queue.
+    fn enqueue(&mut self, now: Nanos, vcpu: VcpuId, why: Enqueue) -> Placed;
+
+    /// Takes a queued vCPU off its queue without running it here (it was retired, or the dispatcher
+    /// had to choose in the policy's stead).
+    fn remove(&mut self, now: Nanos, vcpu: VcpuId);
+
+    /// Chooses who runs on an idle core and takes it off its queue. A work-conserving policy answers
+    /// `Idle` only if nobody waits anywhere.
+    fn pick(&mut self, now: Nanos, core: CoreId) -> Pick;
+
+    /// The vCPU on a core has run for `ran` since it was last charged.
+    fn charge(&mut self, now: Nanos, vcpu: VcpuId, ran: Nanos);
+
+    /// `woken` was just placed on `core`, where `running` is: does it go first?
+    fn preempts(&mut self, now: Nanos, core: CoreId, running: VcpuId, woken: VcpuId) -> Preempt;
+
+    /// The slice of the vCPU on the core has run out.
+    fn slice_end(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> SliceEnd;
+
+    /// The vCPU on the core leaves it to wait.
+    fn block(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId, on: Waits);
+
+    /// The vCPU on the core leaves it for good. Queued and waiting vCPUs retire by `remove` or
+    /// silently.
+    fn retire(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId);
+
+    /// A clock tick while the vCPU is on the core.
+    fn tick(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) -> Preempt {
+        Preempt::Keep
+    }
+
+    /// The accounting period has passed.
+    fn periodic(&mut self, _now: Nanos) -> Resched {
+        Resched::default()
+    }
+
+    /// The thread of the vCPU on the core has passed through user mode of its host.
+    fn user_return(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) -> Preempt {
+        Preempt::Keep
+    }
+
+    /// The vCPU has taken a host lock with a request for kernel priority (`held`), or released it.
+    /// On taking it may still be queued nowhere: it is told before it is woken.
+    fn kernel_priority(&mut self, _now: Nanos, _vcpu: VcpuId, _request: KernelRequest) {}
+
+    /// Where the vCPU stands, for explanations.
+    fn standing(&self, _vcpu: VcpuId) -> Standing {
+        Standing::default()
+    }
+
+    /// Whether a core may stay idle by intent while somebody waits.
+    fn conserving(&self) -> WorkConserving {
+        WorkConserving::Yes
+    }
+
+    /// Its state in words, one line an item, for the dump of a violation.
+    fn dump(&self) -> String {
+        format!("{self:#?}")
+    }
+}
+
+/// A change of a vCPU's count of kernel-priority requests.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum KernelRequest {
+    /// One more.
+    Begin,
+    /// One less.
+    End,
+}
+
+/// Whether the rule "no idle core while an eligible vCPU waits" holds for a policy.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WorkConserving {
+    /// It holds, and is checked.
+    Yes,
+    /// The policy leaves cores idle by intent (caps, co-scheduling).
+    No,
+}

@@ -1,0 +1,1 @@
+//! The 32-byte form of inputs, effects and events.

@@ -1,0 +1,77 @@
+//! All policies by name. A new policy is one file and one line here.
+
+use crate::policies;
+use crate::policy::Policy;
+use crate::spec::{OptionInfo, Options, PolicySpec, SpecError};
+
+/// What a policy file says of itself.
+#[derive(Debug)]
+pub struct PolicyInfo {
+    /// The name by which it is asked for.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// Its rules, in order.
+    pub rules: &'static [&'static str],
+    /// Where the algorithm comes from.
+    pub source: &'static str,
+    /// What surprises people about it.
+    pub quirks: &'static [&'static str],
+    /// The options it knows.
+    pub options: &'static [OptionInfo],
+    /// Who hands out the cores.
+    pub scheduled_by: ScheduledBy,
+    /// Makes one for a number of cores.
+    pub build: fn(&Options, u16) -> Box<dyn Policy>,
+}
+
+/// Who hands out the cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScheduledBy {
+    /// The dispatcher, by this policy.
+    Policy,
+    /// The host's own scheduler: every vCPU has a core of its own as far as the dispatcher knows.
+    Host,
+}
+
+/// Every policy, in the order in which `stealtime policies` lists them.
+pub const POLICIES: &[&PolicyInfo] = &[
+    &policies::host::INFO,
+    &policies::rr::INFO,
+    &policies::fss::INFO,
+    &policies::eevdf::INFO,
+];
+
+/// Finds a policy by name.
+///
+/// # Errors
+/// If there is none, with the names of all.
+pub fn find(name: &str) -> Result<&'static PolicyInfo, SpecError> {
+    POLICIES
+        .iter()
+        .copied()
+        .find(|info| info.name == name)
+        .ok_or_else(|| {
+            let names: Vec<_> = POLICIES.iter().map(|info| info.name).collect();
+            SpecError::UnknownPolicy {
+                name: name.to_owned(),
+                known: names.join(", "),
+            }
+        })
+}
+
+/// Checks a policy string in full: name, options, values, layers.
+///
+/// # Errors
+/// Names what is not known, and what is.
+pub fn check(spec: &PolicySpec) -> Result<(&'static PolicyInfo, Options), SpecError> {
+    let info = find(&spec.policy.name)?;
+    let options = Options::check(&spec.policy, info.options)?;
+    if let Some(layer) = spec.layers.first() {
+        return Err(SpecError::UnknownLayer {
+            name: layer.name.clone(),
+            known: "none yet".into(),
+        });
+    }
+    Ok((info, options))
+}

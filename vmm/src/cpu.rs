@@ -1,0 +1,105 @@
+//! A guest's CPU as the run loop sees it: enter the guest, learn why it came back.
+//!
+//! The run loop (threads, grants, kicks) is written against [`Cpu`], so that its hand-over can be
+//! tested without KVM; `machine` implements it with a KVM vCPU.
+
+use stealtime_guest::op::BadOp;
+use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::input::GuestLocks;
+use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::run::GuestView;
+
+/// What the guest asks of the VMM by port I/O.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// Nothing: an exit for its own sake.
+    Nothing,
+    /// Sleep for this long; not ended by interrupts.
+    Sleep(Nanos),
+    /// Wait in the hypervisor for this long.
+    HostWait(Nanos),
+    /// Arm (or with 0 disarm) the periodic timer.
+    Periodic {
+        /// The period.
+        period: Nanos,
+        /// The vector raised.
+        vector: u8,
+    },
+    /// Give up the core.
+    Yield,
+    /// Raise an interrupt at a vCPU of any VM.
+    Interrupt {
+        /// At whom.
+        to: VcpuId,
+        /// Its vector.
+        vector: u8,
+    },
+    /// Take a host lock.
+    HostLock {
+        /// Which.
+        lock: u16,
+        /// With a request for kernel priority.
+        kernel_priority: bool,
+    },
+    /// Release a host lock.
+    HostUnlock(u16),
+    /// The hypervisor works for this long on the vCPU's behalf.
+    Hypervisor(Nanos),
+    /// The thread passes through user mode.
+    UserReturn,
+    /// The program is over.
+    Finished,
+}
+
+/// Why guest code stopped running.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// A call.
+    Call(Call),
+    /// Halted at ring 0 with interrupts on.
+    Halt,
+    /// A signal: a kick, or nothing.
+    Interrupted,
+    /// The guest can take an interrupt now.
+    InterruptWindow,
+    /// The VM cannot go on; the line says why, in the words of the report: a triple fault, an
+    /// unhandled exception with vector, error code and address, a port or address nobody answers, a
+    /// program that means nothing.
+    Fault(String),
+}
+
+/// A program that the guest refused, as it tells the host.
+pub type Refusal = BadOp;
+
+/// A CPU of a guest. Owned by its thread while it runs.
+pub trait Cpu: Send {
+    /// Runs guest code until something happens. Interrupts that were queued are delivered first, as
+    /// far as the guest takes them.
+    fn enter(&mut self) -> Exit;
+
+    /// Queues an interrupt for delivery at the next entries. A vector already queued stays queued
+    /// once.
+    fn queue_interrupt(&mut self, vector: u8);
+
+    /// Whether queued interrupts still wait for delivery.
+    fn interrupts_queued(&self) -> Queued;
+
+    /// What the shared page says of locks. Called by the vCPU's own thread.
+    fn locks(&self) -> GuestLocks;
+
+    /// What the guest has seen so far.
+    fn view(&self) -> GuestView;
+
+    /// How far the guest's clock is from `now` at this moment, if that can be told.
+    fn clock_offset_ns(&self, now: Nanos) -> Option<i64>;
+}
+
+/// Whether interrupts wait in a [`Cpu`].
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queued {
+    /// All have been taken.
+    None,
+    /// Some wait until the guest can take them.
+    Some,
+}

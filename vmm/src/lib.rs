@@ -1,0 +1,3 @@
+//! A minimal KVM VMM that runs vCPU threads of small guest kernels under our own scheduler.
+
+pub mod cpu;

@@ -1,0 +1,3 @@
+//! Scenarios: what the guests do, and under which conditions.
+
+pub mod run;
