@@ -63,6 +63,10 @@ pub enum Action {
     Exit,
     /// A fault on purpose.
     Fault(Misdeed),
+    /// Enter a critical section.
+    CriticalEnter,
+    /// Leave it.
+    CriticalLeave,
     /// The program is over; it stays so.
     End,
 }
@@ -195,6 +199,8 @@ impl Interpreter {
             Step::RequestEnd => Action::RequestEnd,
             Step::Exit => Action::Exit,
             Step::Fault(misdeed) => Action::Fault(misdeed),
+            Step::CriticalEnter => Action::CriticalEnter,
+            Step::CriticalLeave => Action::CriticalLeave,
             Step::Repeat(_) | Step::EndRepeat | Step::End => Action::End,
         }
     }

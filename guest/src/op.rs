@@ -101,6 +101,11 @@ pub enum Step {
     Exit,
     /// A fault on purpose.
     Fault(Misdeed),
+    /// Enter a critical section: marked in the shared page, no exit.
+    CriticalEnter,
+    /// Leave it. On leaving the outermost one while the host has a preemption pending, the guest
+    /// tells the host.
+    CriticalLeave,
     /// The program is over.
     End,
 }
@@ -175,6 +180,8 @@ impl Step {
             Self::EndRepeat => plain(17, 0, 0, 0),
             Self::Exit => plain(18, 0, 0, 0),
             Self::Fault(misdeed) => plain(19, misdeed as u16, 0, 0),
+            Self::CriticalEnter => plain(20, 0, 0, 0),
+            Self::CriticalLeave => plain(21, 0, 0, 0),
         }
     }
 
@@ -221,6 +228,8 @@ impl Step {
                 3 => Self::Fault(Misdeed::BadInstruction),
                 _ => return Err(BadOp(op)),
             },
+            (20, _) => Self::CriticalEnter,
+            (21, _) => Self::CriticalLeave,
             _ => return Err(BadOp(op)),
         };
         Ok(step)
@@ -262,6 +271,8 @@ mod tests {
             Step::EndRepeat,
             Step::Exit,
             Step::Fault(Misdeed::BadPort),
+            Step::CriticalEnter,
+            Step::CriticalLeave,
             Step::End,
         ];
         for step in steps {

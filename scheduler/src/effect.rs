@@ -35,6 +35,15 @@ pub enum Effect {
         /// Who.
         vcpu: VcpuId,
     },
+    /// Set the vCPU's preempt-pending word: a preemption is owed, and the guest tells
+    /// (`CriticalLeft`) when it leaves its outermost critical section. The driver clears the word when
+    /// the vCPU leaves the core.
+    Owe {
+        /// Where.
+        core: CoreId,
+        /// Who.
+        vcpu: VcpuId,
+    },
     /// Report the timer due at the given instant. Replaces an earlier arming of the same timer.
     Arm {
         /// Which.

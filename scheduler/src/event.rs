@@ -26,6 +26,17 @@ pub enum PreemptReason {
     PriorityDrop = 4,
 }
 
+/// The moment at which a remembered preemption is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum Until {
+    /// When the vCPU leaves its outermost critical section.
+    CriticalExit = 0,
+    /// When its thread returns to user mode of the host.
+    UserReturn = 1,
+}
+
 /// Who or what woke a vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WakeSource {
@@ -78,6 +89,8 @@ pub enum EventKind {
     Resumed,
     /// Its core was asked back.
     Kicked(CoreId, PreemptReason),
+    /// Its core is wanted, but a preemption is only remembered for now, until the moment named.
+    Owed(CoreId, PreemptReason, Until),
     /// It left its core against its will and waits for another turn.
     Preempted(CoreId, PreemptReason),
     /// It gave up its core but stays runnable.

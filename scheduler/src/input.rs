@@ -125,6 +125,8 @@ pub enum Timer {
     Tick,
     /// The policy's accounting period.
     Period,
+    /// A moment the policy asked for.
+    Policy,
 }
 
 /// What happened.
@@ -170,6 +172,12 @@ pub enum Input {
     Stopped {
         /// Where.
         core: CoreId,
+        /// Who.
+        vcpu: VcpuId,
+    },
+    /// The guest left its outermost critical section and saw that a preemption is pending
+    /// (`Effect::Owe`).
+    CriticalLeft {
         /// Who.
         vcpu: VcpuId,
     },

@@ -20,8 +20,9 @@
 //! Time is a parameter of every call and never goes backwards. Ties are broken by time, then by
 //! sequence of arrival, then by id, so that runs repeat.
 
-use crate::event::{PreemptReason, Standing, Waits};
+use crate::event::{PreemptReason, Standing, Until, Waits};
 use crate::ids::{CoreId, VcpuId, VmId};
+use crate::input::GuestLocks;
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
@@ -41,6 +42,13 @@ pub struct VcpuParams {
     pub nice: Option<i8>,
     /// The length of slice it asks for, if it asks.
     pub slice: Option<Nanos>,
+    /// The most it may use, in per cent of one core, if it is capped (1 to 100 times its number of
+    /// vCPUs; of the VM for policies that cap VMs).
+    pub cap: Option<u32>,
+    /// Period of a real-time reservation, if it has one.
+    pub period: Option<Nanos>,
+    /// Budget in each period of that reservation.
+    pub budget: Option<Nanos>,
 }
 
 impl VcpuParams {
@@ -54,6 +62,9 @@ impl VcpuParams {
             weight: None,
             nice: None,
             slice: None,
+            cap: None,
+            period: None,
+            budget: None,
         }
     }
 
@@ -94,6 +105,24 @@ impl VcpuParams {
                 knows,
             })
         })
+    }
+
+    /// Refuses a cap and a reservation, for policies that know neither.
+    pub fn no_limits(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
+        for (param, given) in [
+            ("cap", self.cap.is_some()),
+            ("period", self.period.is_some()),
+            ("budget", self.budget.is_some()),
+        ] {
+            if given {
+                return Err(Refused {
+                    policy,
+                    param,
+                    knows,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a slice of its own.
@@ -141,6 +170,9 @@ pub enum Preempt {
     Keep,
     /// Ask for the core back.
     Kick,
+    /// Remember that the core is wanted and look at it at the moment named (or when it leaves the
+    /// core anyway). While one preemption is remembered, a later answer of `Kick` still kicks.
+    Defer(Until),
 }
 
 /// How long a vCPU may run before the policy wants to be asked again.
@@ -240,6 +272,23 @@ pub trait Policy: Debug + Send {
         Preempt::Keep
     }
 
+    /// When it wants `timer` to be called next, beside its regular clocks. Asked after every input;
+    /// an instant that has passed means at once.
+    fn wants_timer(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// The instant it wanted has come.
+    fn timer(&mut self, _now: Nanos) -> Resched {
+        Resched::default()
+    }
+
+    /// What the guest's shared page says of the locks and critical sections of the vCPU has changed.
+    fn locks(&mut self, _now: Nanos, _vcpu: VcpuId, _locks: GuestLocks) {}
+
+    /// The vCPU on a core began (`Mode::Hypervisor`) or ended hypervisor work.
+    fn mode(&mut self, _now: Nanos, _vcpu: VcpuId, _mode: Mode) {}
+
     /// The accounting period has passed.
     fn periodic(&mut self, _now: Nanos) -> Resched {
         Resched::default()
@@ -268,6 +317,15 @@ pub trait Policy: Debug + Send {
     fn dump(&self) -> String {
         format!("{self:#?}")
     }
+}
+
+/// What runs on a vCPU's core and account.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// Guest code.
+    Guest,
+    /// The hypervisor, on its behalf.
+    Hypervisor,
 }
 
 /// A change of a vCPU's count of kernel-priority requests.

@@ -25,6 +25,8 @@ pub enum Call {
         /// The vector raised.
         vector: u8,
     },
+    /// Left the outermost critical section while a preemption was pending.
+    CriticalLeft,
     /// Give up the core.
     Yield,
     /// Raise an interrupt at a vCPU of any VM.
@@ -83,6 +85,9 @@ pub trait Cpu: Send {
 
     /// Whether queued interrupts still wait for delivery.
     fn interrupts_queued(&self) -> Queued;
+
+    /// Sets or clears the preempt-pending word of the shared page.
+    fn set_preempt_pending(&mut self, pending: bool);
 
     /// What the shared page says of locks. Called by the vCPU's own thread.
     fn locks(&self) -> GuestLocks;

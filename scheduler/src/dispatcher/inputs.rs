@@ -4,10 +4,10 @@ use super::host_locks::Acquire;
 use super::switch::Leave;
 use super::{Dispatcher, Output, State, next_multiple};
 use crate::effect::Effect;
-use crate::event::{EventKind, PreemptReason, Waits, WakeSource};
+use crate::event::{EventKind, PreemptReason, Until, Waits, WakeSource};
 use crate::ids::{CoreId, HostLockId, VcpuId};
 use crate::input::{BlockOn, Input, KernelPriority, RetireReason, Timer};
-use crate::policy::{Enqueue, KernelRequest, Resched};
+use crate::policy::{Enqueue, KernelRequest, Mode, Resched};
 use crate::time::Nanos;
 
 impl Dispatcher {
@@ -16,10 +16,17 @@ impl Dispatcher {
             Input::Admit { vcpu } => self.admit(vcpu, out),
             Input::Retire { vcpu, why } => self.retire(vcpu, why, out),
             Input::Entered { core, vcpu } => self.entered(core, vcpu, out),
-            Input::Exited { vcpu, why } => self.emit(out, vcpu, EventKind::Exited(why)),
-            Input::Resumed { vcpu } => self.emit(out, vcpu, EventKind::Resumed),
+            Input::Exited { vcpu, why } => {
+                self.policy.mode(self.now, vcpu, Mode::Hypervisor);
+                self.emit(out, vcpu, EventKind::Exited(why));
+            }
+            Input::Resumed { vcpu } => {
+                self.policy.mode(self.now, vcpu, Mode::Guest);
+                self.emit(out, vcpu, EventKind::Resumed);
+            }
             Input::UserReturn { vcpu } => self.user_return(vcpu, out),
             Input::Stopped { core, vcpu } => self.stopped(core, vcpu, out),
+            Input::CriticalLeft { vcpu } => self.settle(vcpu, Until::CriticalExit, out),
             Input::Yield { vcpu } => self.yielded(vcpu, out),
             Input::Block { vcpu, on } => self.block(vcpu, on, out),
             Input::Interrupt { to, vector, from } => self.interrupt(to, vector, from, out),
@@ -42,6 +49,7 @@ impl Dispatcher {
             } => self.host_lock(vcpu, lock, priority, out),
             Input::HostUnlock { vcpu, lock } => self.host_unlock(vcpu, lock, out),
             Input::Locks { vcpu, locks } => {
+                self.policy.locks(self.now, vcpu, locks);
                 let (held, critical, waits_for) = (locks.held, locks.critical, locks.waits_for);
                 self.emit(
                     out,
@@ -106,6 +114,19 @@ impl Dispatcher {
             let preempt = self.policy.user_return(self.now, core, vcpu);
             self.note_standing(vcpu, out);
             self.kick_if(preempt, core, PreemptReason::PriorityDrop, out);
+            self.settle(vcpu, Until::UserReturn, out);
+        }
+    }
+
+    /// The moment of a remembered preemption has come.
+    fn settle(&mut self, vcpu: VcpuId, moment: Until, out: &mut Output) {
+        let Some(core) = self.running_on(vcpu) else {
+            return;
+        };
+        if let Some((until, why)) = self.cores[core.index()].owed
+            && until == moment
+        {
+            self.kick(core, why, out);
         }
     }
 
@@ -204,6 +225,7 @@ impl Dispatcher {
             Timer::Periodic(vcpu) => &mut self.periodic_armed[vcpu.index()],
             Timer::Tick => &mut self.tick_armed,
             Timer::Period => &mut self.period_armed,
+            Timer::Policy => &mut self.policy_armed,
         };
         let Some(at) = armed.take_if(|at| *at <= self.now) else {
             return;
@@ -214,11 +236,19 @@ impl Dispatcher {
             Timer::Periodic(vcpu) => self.periodic_due(vcpu, at, out),
             Timer::Tick => self.tick(out),
             Timer::Period => {
-                let Resched(cores) = self.policy.periodic(self.now);
-                for core in cores {
-                    self.kick(core, PreemptReason::Period, out);
-                }
+                let resched = self.policy.periodic(self.now);
+                self.reschedule(resched, out);
             }
+            Timer::Policy => {
+                let resched = self.policy.timer(self.now);
+                self.reschedule(resched, out);
+            }
+        }
+    }
+
+    fn reschedule(&mut self, Resched(cores): Resched, out: &mut Output) {
+        for core in cores {
+            self.kick(core, PreemptReason::Period, out);
         }
     }
 

@@ -24,7 +24,7 @@ mod tests;
 pub use check::{Violation, ViolationReport};
 
 use crate::effect::Effect;
-use crate::event::{Event, EventKind, PreemptReason, Standing, Waits};
+use crate::event::{Event, EventKind, PreemptReason, Standing, Until, Waits};
 use crate::ids::{CoreId, VcpuId};
 use crate::input::{Input, Timer};
 use crate::policy::{Clocks, Policy, Refused, Slice, VcpuParams};
@@ -121,6 +121,8 @@ struct Vcpu {
 struct Core {
     vcpu: Option<VcpuId>,
     kicked: Option<PreemptReason>,
+    /// A preemption that is remembered, and when it is to be looked at.
+    owed: Option<(Until, PreemptReason)>,
     slice_armed: Option<Nanos>,
 }
 
@@ -140,6 +142,7 @@ pub struct Dispatcher {
     periodic_armed: Vec<Option<Nanos>>,
     tick_armed: Option<Nanos>,
     period_armed: Option<Nanos>,
+    policy_armed: Option<Nanos>,
     violations: Vec<ViolationReport>,
     violation_count: u64,
 }
@@ -186,6 +189,7 @@ impl Dispatcher {
         let core = Core {
             vcpu: None,
             kicked: None,
+            owed: None,
             slice_armed: None,
         };
         Ok(Self {
@@ -202,6 +206,7 @@ impl Dispatcher {
             periodic_armed: vec![None; config.vcpus.len()],
             tick_armed: None,
             period_armed: None,
+            policy_armed: None,
             violations: Vec::new(),
             violation_count: 0,
         })
@@ -292,6 +297,13 @@ impl Dispatcher {
                 timer: Timer::Period,
                 at,
             });
+        }
+        let wanted = self.policy.wants_timer();
+        if wanted != self.policy_armed {
+            let timer = Timer::Policy;
+            out.effects
+                .push(wanted.map_or(Effect::Cancel { timer }, |at| Effect::Arm { timer, at }));
+            self.policy_armed = wanted;
         }
     }
 }

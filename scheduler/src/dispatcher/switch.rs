@@ -2,7 +2,7 @@
 
 use super::{Dispatcher, Output, State, Violation};
 use crate::effect::Effect;
-use crate::event::{EventKind, PreemptReason, Waits, WakeSource};
+use crate::event::{EventKind, PreemptReason, Until, Waits, WakeSource};
 use crate::ids::{CoreId, VcpuId};
 use crate::input::Timer;
 use crate::policy::{Enqueue, Pick, Placed, Preempt, Slice, SliceEnd, WorkConserving};
@@ -87,6 +87,20 @@ impl Dispatcher {
         }
     }
 
+    /// Remembers that the core is wanted. The first reason stays.
+    fn owe(&mut self, core: CoreId, until: Until, why: PreemptReason, out: &mut Output) {
+        let Some(vcpu) = self.cores[core.index()].vcpu else {
+            return;
+        };
+        if self.cores[core.index()].owed.is_none() {
+            self.cores[core.index()].owed = Some((until, why));
+            self.emit(out, vcpu, EventKind::Owed(core, why, until));
+            if until == Until::CriticalExit {
+                out.effects.push(Effect::Owe { core, vcpu });
+            }
+        }
+    }
+
     pub(super) fn kick_if(
         &mut self,
         preempt: Preempt,
@@ -96,6 +110,7 @@ impl Dispatcher {
     ) {
         match preempt {
             Preempt::Kick => self.kick(core, why, out),
+            Preempt::Defer(until) => self.owe(core, until, why, out),
             Preempt::Keep => {}
         }
     }
@@ -121,6 +136,7 @@ impl Dispatcher {
         let entry = &mut self.cores[core.index()];
         entry.vcpu = None;
         entry.kicked = None;
+        entry.owed = None;
         self.busy -= 1;
         self.arm_slice(core, Slice::Open, out);
         let home = match how {

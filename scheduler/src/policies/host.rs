@@ -53,6 +53,7 @@ impl Policy for Host {
         let knows = "none: the host schedules, and is not told";
         params.no_nice("host", knows)?;
         params.no_slice("host", knows)?;
+        params.no_limits("host", knows)?;
         for (param, given) in [("weight", params.weight), ("shares", params.shares)] {
             if given.is_some_and(|value| value != 1) {
                 return Err(Refused {

@@ -65,6 +65,7 @@ impl Policy for RoundRobin {
         let knows = "none: all vCPUs are equal";
         params.no_nice("rr", knows)?;
         params.no_slice("rr", knows)?;
+        params.no_limits("rr", knows)?;
         for (param, given) in [("weight", params.weight), ("shares", params.shares)] {
             if given.is_some_and(|value| value != 1) {
                 return Err(Refused {
