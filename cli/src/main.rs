@@ -1,1 +1,7 @@
-fn main() {}
+//! The command `stealtime`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    stealtime_cli::main()
+}

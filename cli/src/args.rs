@@ -1,0 +1,251 @@
+//! What may be typed.
+
+use crate::cores::CoreList;
+use crate::failure::STATUSES;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use stealtime_scheduler::registry;
+use stealtime_scheduler::spec::PolicySpec;
+use stealtime_scheduler::time::Nanos;
+
+/// Real KVM guests under our own schedulers: see which vCPU starves, why, and what fixes it
+///
+/// Without a command, `stealtime` runs the scenario `starvation` and prints its report.
+#[derive(Debug, Parser)]
+#[command(name = "stealtime", bin_name = "stealtime", version, after_help = STATUSES)]
+pub struct Cli {
+    /// What to do; `run` if nothing is said
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a scenario and report on every vCPU
+    Run(RunArgs),
+    /// Run a scenario under several policies in turn, and show the figures side by side
+    Compare(CompareArgs),
+    /// Reproduce a published finding: with the fault, with the fix, measured against a criterion
+    Reproduce(ReproduceArgs),
+    /// List the policies, or tell all about one
+    Policies {
+        /// A policy
+        name: Option<String>,
+    },
+    /// List the scenarios that come with the program
+    Scenarios,
+    /// Tell what this machine can do, and measure what switching guests costs on it
+    Doctor {
+        /// Store the measured costs for `--backend sim`
+        #[arg(long)]
+        calibrate: bool,
+    },
+    /// Print the report of a run that was kept with --output
+    Report {
+        /// The run's directory
+        dir: PathBuf,
+        /// How to print
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Feed a kept run's inputs to a fresh dispatcher and check that it decides the same
+    Replay {
+        /// The run's directory
+        dir: PathBuf,
+    },
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Format {
+    /// Tables to read
+    #[default]
+    Text,
+    /// One JSON document (docs/report-format.md)
+    Json,
+    /// One line a vCPU, for spreadsheets
+    Csv,
+}
+
+/// What a scenario runs on, as asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum BackendChoice {
+    /// KVM if it can be used, else the simulator
+    #[default]
+    Auto,
+    /// Real guests on /dev/kvm
+    Kvm,
+    /// Discrete events in virtual time
+    Sim,
+}
+
+/// Under which conditions a scenario runs. What is not given is the scenario's own.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Conditions {
+    /// Host cores to run on, such as 1 or 0,2 or 0-3 [default: the last ones, as many as the
+    /// scenario asks for]
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<CoreList>,
+    /// How long to measure, such as 500ms or 10s [default: the scenario's]
+    #[arg(long, value_name = "TIME", value_parser = positive_time)]
+    pub duration: Option<Nanos>,
+    /// How long to run before figures count [default: the scenario's]
+    #[arg(long, value_name = "TIME")]
+    pub warmup: Option<Nanos>,
+    /// What to run on
+    #[arg(long, value_enum, default_value_t)]
+    pub backend: BackendChoice,
+    /// Seed of every random length [default: the scenario's]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+}
+
+/// `stealtime run`.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// A scenario by name (see `stealtime scenarios`) or a scenario file by path
+    #[arg(default_value = DEFAULT_SCENARIO)]
+    pub scenario: String,
+    /// The policy, with options, such as fss:quantum=50ms [default: the scenario's]
+    #[arg(long, value_parser = policy)]
+    pub policy: Option<PolicySpec>,
+    /// Under which conditions.
+    #[command(flatten)]
+    pub conditions: Conditions,
+    /// How to print the report
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Keep the whole run in this new directory, for `report` and `replay`
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// No progress bar and no remarks
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// What runs if nothing is said.
+pub const DEFAULT_SCENARIO: &str = "starvation";
+
+impl Default for RunArgs {
+    fn default() -> Self {
+        Self {
+            scenario: DEFAULT_SCENARIO.to_owned(),
+            policy: None,
+            conditions: Conditions::default(),
+            format: Format::Text,
+            output: None,
+            quiet: false,
+        }
+    }
+}
+
+/// `stealtime compare`.
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    /// A scenario by name (see `stealtime scenarios`) or a scenario file by path
+    pub scenario: String,
+    /// A policy to compare; give two or more
+    #[arg(long = "policy", value_name = "POLICY", value_parser = policy, required = true)]
+    pub policies: Vec<PolicySpec>,
+    /// How often each policy runs, in turn with the others
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Under which conditions.
+    #[command(flatten)]
+    pub conditions: Conditions,
+    /// How to print the figures
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Keep every run in a directory of its own below this new one
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// No progress bar and no remarks
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `stealtime reproduce`.
+#[derive(Clone, Debug, Args)]
+pub struct ReproduceArgs {
+    /// Which finding
+    #[arg(value_enum)]
+    pub name: Finding,
+    /// How often to run each way, in turn
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Under which conditions.
+    #[command(flatten)]
+    pub conditions: Conditions,
+    /// How to print the outcome
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// No progress bar and no remarks
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// A published finding that can be reproduced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Finding {
+    /// illumos issue 11909: kernel priority that outlives its cause starves the other vCPUs
+    KpriFss,
+}
+
+fn positive_time(text: &str) -> Result<Nanos, String> {
+    match text.parse::<Nanos>() {
+        Ok(Nanos::ZERO) => Err("a run must last longer than 0".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn policy(text: &str) -> Result<PolicySpec, String> {
+    let spec: PolicySpec = text.parse().map_err(|error| format!("{error}"))?;
+    registry::check(&spec).map_err(|error| error.to_string())?;
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_command_at_all_is_allowed() {
+        let cli = Cli::try_parse_from(["stealtime"]).expect("allowed");
+        assert!(cli.command.is_none());
+    }
+
+    #[test]
+    fn a_run_without_arguments_is_the_default_run() {
+        let cli = Cli::try_parse_from(["stealtime", "run"]).expect("allowed");
+        let Some(Command::Run(args)) = cli.command else {
+            panic!("{cli:?}");
+        };
+        assert_eq!(format!("{args:?}"), format!("{:?}", RunArgs::default()));
+    }
+
+    #[test]
+    fn nonsense_is_refused_when_it_is_read() {
+        for arguments in [
+            "run --duration 0",
+            "run --duration 5",
+            "run --policy nosuch",
+            "run --policy fss:nosuch=1",
+            "run --cores x",
+            "run --format xml",
+            "compare starvation",
+            "compare starvation --policy rr --repeat 0",
+            "reproduce nosuch",
+        ] {
+            let words = std::iter::once("stealtime").chain(arguments.split(' '));
+            assert!(Cli::try_parse_from(words).is_err(), "{arguments}");
+        }
+    }
+}
