@@ -3,6 +3,8 @@
 //! The run loop (threads, grants, kicks) is written against [`Cpu`], so that its hand-over can be
 //! tested without KVM; `machine` implements it with a KVM vCPU.
 
+use crate::kick::KickHandle;
+use std::sync::Arc;
 use stealtime_guest::op::BadOp;
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::GuestLocks;
@@ -97,6 +99,29 @@ pub trait Cpu: Send {
 
     /// How far the guest's clock is from `now` at this moment, if that can be told.
     fn clock_offset_ns(&self, now: Nanos) -> Option<i64>;
+
+    /// Where the signal handler writes so that `enter` returns [`Exit::Interrupted`]: the
+    /// `immediate_exit` byte of `kvm_run`. `enter` itself must never clear it: the run loop does, at
+    /// the one moment when no kick can be lost.
+    fn kick_handle(&self) -> KickHandle;
+
+    /// The shared page, for other threads than the vCPU's own.
+    fn watch(&self) -> Arc<dyn Watch>;
+}
+
+/// The shared page of a vCPU as any thread may read it, while the guest runs.
+pub trait Watch: Send + Sync {
+    /// What the page says of locks.
+    fn locks(&self) -> GuestLocks;
+
+    /// What the guest has seen so far.
+    fn view(&self) -> GuestView;
+
+    /// Lets the largest gap and the largest latency count anew from now.
+    fn restart_maxima(&self);
+
+    /// Sets or clears the preempt-pending word.
+    fn set_preempt_pending(&self, pending: bool);
 }
 
 /// Whether interrupts wait in a [`Cpu`].
