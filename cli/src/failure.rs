@@ -82,7 +82,7 @@ impl Failure {
     #[must_use]
     pub fn lines(&self) -> String {
         let mut shown = self.error.to_string();
-        let mut text = format!("stealtime: {shown}");
+        let mut text = format!("error: {shown}");
         for cause in self.error.chain().skip(1) {
             let cause = cause.to_string();
             if !shown.contains(&cause) {
@@ -108,7 +108,7 @@ mod tests {
         let failure = Failure::new(Status::NotKept, error);
         assert_eq!(
             failure.lines(),
-            "stealtime: the run was not kept\n  because: cannot write `x`: disk full"
+            "error: the run was not kept\n  because: cannot write `x`: disk full"
         );
     }
 }

@@ -1,0 +1,7 @@
+//! The program as its users meet it: every test starts `stealtime` and looks at what comes out.
+//!
+//! A topic a module. Every child process has a time limit. Tests that need `/dev/kvm` say loudly
+//! when they are skipped, and are skipped only where the device is missing or not accessible.
+
+mod cli_errors;
+mod support;
