@@ -1,0 +1,59 @@
+//! Numbers of reasons and switches, back into their enums.
+
+use crate::event::{PreemptReason, Until};
+use crate::input::{ExitReason, KernelPriority, Mark, RetireReason};
+
+pub(super) fn exit_reason(code: u8) -> Option<ExitReason> {
+    ExitReason::ALL.get(usize::from(code)).copied()
+}
+
+pub(super) const fn retire_reason(code: u8) -> Option<RetireReason> {
+    Some(match code {
+        0 => RetireReason::Finished,
+        1 => RetireReason::Fault,
+        2 => RetireReason::RunOver,
+        _ => return None,
+    })
+}
+
+pub(super) const fn preempt_reason(code: u8) -> Option<PreemptReason> {
+    Some(match code {
+        0 => PreemptReason::SliceEnd,
+        1 => PreemptReason::Wakeup,
+        2 => PreemptReason::Tick,
+        3 => PreemptReason::Period,
+        4 => PreemptReason::PriorityDrop,
+        _ => return None,
+    })
+}
+
+pub(super) const fn mark(code: u8) -> Option<Mark> {
+    Some(match code {
+        0 => Mark::MeasureStart,
+        1 => Mark::MeasureEnd,
+        _ => return None,
+    })
+}
+
+pub(super) const fn priority_code(priority: KernelPriority) -> u8 {
+    match priority {
+        KernelPriority::NotAsked => 0,
+        KernelPriority::Asked => 1,
+    }
+}
+
+pub(super) const fn priority(code: u8) -> Option<KernelPriority> {
+    Some(match code {
+        0 => KernelPriority::NotAsked,
+        1 => KernelPriority::Asked,
+        _ => return None,
+    })
+}
+
+pub(super) const fn until(code: u16) -> Option<Until> {
+    Some(match code {
+        0 => Until::CriticalExit,
+        1 => Until::UserReturn,
+        _ => return None,
+    })
+}
