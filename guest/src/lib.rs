@@ -6,7 +6,12 @@
 
 #![cfg_attr(not(test), no_std)]
 
+pub mod call;
+pub mod gap;
 pub mod hist;
 pub mod interp;
+pub mod layout;
+pub mod lock;
 pub mod op;
+pub mod page;
 pub mod rng;
