@@ -2,5 +2,6 @@
 
 pub mod cpu;
 pub mod kick;
+pub mod runstate;
 pub mod machine;
 pub mod probe;
