@@ -308,6 +308,11 @@ pub trait Policy: Debug + Send {
         Standing::default()
     }
 
+    /// Between whom it divides the cores: what reports hold its results against.
+    fn divides(&self) -> Division {
+        Division::Vcpus
+    }
+
     /// Whether a core may stay idle by intent while somebody waits.
     fn conserving(&self) -> WorkConserving {
         WorkConserving::Yes
@@ -335,6 +340,16 @@ pub enum KernelRequest {
     Begin,
     /// One less.
     End,
+}
+
+/// Between whom a policy divides the cores.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Division {
+    /// Between all vCPUs, by their weights.
+    Vcpus,
+    /// Between VMs by their shares, then between the vCPUs of each by their weights.
+    Vms,
 }
 
 /// Whether the rule "no idle core while an eligible vCPU waits" holds for a policy.
