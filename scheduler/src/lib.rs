@@ -16,4 +16,6 @@ pub mod policy;
 pub mod record;
 pub mod registry;
 pub mod spec;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod time;

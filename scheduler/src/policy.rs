@@ -251,6 +251,9 @@ pub trait Policy: Debug + Send {
     /// `Idle` only if nobody waits anywhere.
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick;
 
+    /// The vCPU that was picked for the core has arrived there: its time runs from now on.
+    fn entered(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) {}
+
     /// The vCPU on a core has run for `ran` since it was last charged.
     fn charge(&mut self, now: Nanos, vcpu: VcpuId, ran: Nanos);
 
@@ -263,9 +266,12 @@ pub trait Policy: Debug + Send {
     /// The vCPU on the core leaves it to wait.
     fn block(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId, on: Waits);
 
-    /// The vCPU on the core leaves it for good. Queued and waiting vCPUs retire by `remove` or
-    /// silently.
+    /// The vCPU on the core leaves it for good. A queued one retires by `remove`, a waiting one by
+    /// `retire_waiting`.
     fn retire(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId);
+
+    /// A vCPU that waits (it is neither queued nor on a core) is gone for good.
+    fn retire_waiting(&mut self, _now: Nanos, _vcpu: VcpuId) {}
 
     /// A clock tick while the vCPU is on the core.
     fn tick(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) -> Preempt {

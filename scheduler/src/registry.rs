@@ -2,7 +2,7 @@
 
 use crate::policies;
 use crate::policy::Policy;
-use crate::spec::{OptionInfo, Options, PolicySpec, SpecError};
+use crate::spec::{Inconsistent, OptionInfo, Options, PolicySpec, SpecError};
 
 /// What a policy file says of itself.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct PolicyInfo {
     pub options: &'static [OptionInfo],
     /// Who hands out the cores.
     pub scheduled_by: ScheduledBy,
+    /// Whether values that fit one by one fit together.
+    pub consistent: fn(&Options) -> Result<(), Inconsistent>,
     /// Makes one for a number of cores.
     pub build: fn(&Options, u16) -> Box<dyn Policy>,
 }
@@ -67,6 +69,12 @@ pub fn find(name: &str) -> Result<&'static PolicyInfo, SpecError> {
 pub fn check(spec: &PolicySpec) -> Result<(&'static PolicyInfo, Options), SpecError> {
     let info = find(&spec.policy.name)?;
     let options = Options::check(&spec.policy, info.options)?;
+    (info.consistent)(&options).map_err(|wrong| SpecError::Value {
+        policy: info.name.to_owned(),
+        option: wrong.option.to_owned(),
+        value: options.word(wrong.option).to_owned(),
+        expected: wrong.expected,
+    })?;
     if let Some(layer) = spec.layers.first() {
         return Err(SpecError::UnknownLayer {
             name: layer.name.clone(),

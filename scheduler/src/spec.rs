@@ -37,6 +37,15 @@ pub enum OptionKind {
         /// Greatest.
         max: Nanos,
     },
+    /// A length of time between two bounds, or the word that stands for no fixed one.
+    TimeOr {
+        /// The word.
+        word: &'static str,
+        /// Least.
+        min: Nanos,
+        /// Greatest.
+        max: Nanos,
+    },
     /// A whole number between two bounds.
     Int {
         /// Least.
@@ -121,6 +130,7 @@ impl OptionKind {
     pub fn expected(&self) -> String {
         match self {
             Self::Time { min, max } => format!("a time from {min} to {max}"),
+            Self::TimeOr { word, min, max } => format!("{word} or a time from {min} to {max}"),
             Self::Int { min, max } => format!("a whole number from {min} to {max}"),
             Self::Word(words) => words.join(" or "),
         }
@@ -131,12 +141,29 @@ impl OptionKind {
             Self::Time { min, max } => value
                 .parse::<Nanos>()
                 .is_ok_and(|time| (*min..=*max).contains(&time)),
+            Self::TimeOr { word, min, max } => {
+                value == *word
+                    || Self::Time {
+                        min: *min,
+                        max: *max,
+                    }
+                    .accepts(value)
+            }
             Self::Int { min, max } => value
                 .parse::<i64>()
                 .is_ok_and(|int| (*min..=*max).contains(&int)),
             Self::Word(words) => words.contains(&value),
         }
     }
+}
+
+/// Values that fit one by one but not together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inconsistent {
+    /// The option to change.
+    pub option: &'static str,
+    /// What would fit.
+    pub expected: String,
 }
 
 /// Checked options of one policy: every option has a value that fits its kind.
@@ -197,6 +224,12 @@ impl Options {
     #[must_use]
     pub fn time(&self, name: &str) -> Nanos {
         self.word(name).parse().expect("checked against its kind")
+    }
+
+    /// A length of time, or nothing if the word stands there.
+    #[must_use]
+    pub fn time_or_word(&self, name: &str) -> Option<Nanos> {
+        self.word(name).parse().ok()
     }
 
     /// A whole number.

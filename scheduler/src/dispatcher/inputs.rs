@@ -102,7 +102,8 @@ impl Dispatcher {
                 self.ready -= 1;
                 self.policy.remove(self.now, vcpu);
             }
-            State::Unborn | State::Blocked(_) | State::Retired => {}
+            State::Blocked(_) => self.policy.retire_waiting(self.now, vcpu),
+            State::Unborn | State::Retired => {}
         }
         self.vcpu(vcpu).state = State::Retired;
     }

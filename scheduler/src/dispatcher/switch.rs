@@ -48,6 +48,7 @@ impl Dispatcher {
         entry.state = State::Running(core);
         entry.entered = now;
         entry.charged_to = now;
+        self.policy.entered(now, core, vcpu);
         self.emit(out, vcpu, EventKind::Running(core));
         self.arm_slice(core, slice, out);
     }

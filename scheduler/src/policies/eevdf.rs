@@ -39,6 +39,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         help: "time on a core before the next one's turn",
     }],
     scheduled_by: ScheduledBy::Policy,
+    consistent: |_options| Ok(()),
     build: |options, _cores| Box::new(RoundRobin::new(options.time("quantum"))),
 };
 

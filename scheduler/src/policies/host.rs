@@ -31,6 +31,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
     quirks: &["What the host decides is seen only as sums (schedstat), not decision by decision."],
     options: &[],
     scheduled_by: ScheduledBy::Host,
+    consistent: |_options| Ok(()),
     build: |_options, cores| {
         Box::new(Host {
             queued: vec![false; usize::from(cores)],

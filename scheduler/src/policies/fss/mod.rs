@@ -1,0 +1,556 @@
+//! `fss`: the fair share scheduler of illumos, in its three historical variants.
+//!
+//! 1. A VM is a project with shares, a vCPU a thread of it. All are in one zone.
+//! 2. Every tick, the thread on a core costs its project usage (by nice value) and itself a tick of
+//!    its quantum. Usage decays each second and is set against shares: see [`price`].
+//! 3. When the quantum is used up the thread is priced anew and goes to the back of its queue. It
+//!    also makes room at a tick if somebody better waits.
+//! 4. Each second all queued threads are priced; one whose priority changes goes to the back of its
+//!    new queue with a fresh quantum. Threads on a core are left alone. The list that is walked first
+//!    rotates over 16.
+//! 5. A thread that wakes goes to the back of its queue with a fresh quantum; if it was dispatched in
+//!    this same tick, to the front with what it had left. It preempts a thread of lower priority.
+//! 6. A thread preempted by a better one keeps its place at the front and the rest of its quantum.
+//! 7. `before` and `classic`: a thread that is preempted, blocks or wakes while it has a request for
+//!    kernel priority catches a flag: priority 60, above everybody, no quantum, no re-pricing. Giving
+//!    the request back does not clear the flag; a return to user mode does, or to block without one.
+//! 8. `before` and `after`: in a project with several runnable threads, one that uses up its quantum
+//!    takes the greatest value of all (in `classic` it always pays what it used).
+//!
+//! One dispatch queue serves all cores; queues per core, with their warmth and stealing, are not
+//! modelled. A vCPU thread has no user-level preemption control and no CPU cap, so those rules have
+//! no part here. A count of requests does not go below zero.
+//!
+//! Source: illumos `disp/fss.c` before and after issue 11909, by its behaviour.
+
+mod price;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use crate::event::{Standing, Waits};
+use crate::ids::{CoreId, VcpuId, VmId};
+use crate::policy::{
+    Clocks, Enqueue, KernelRequest, Pick, Placed, Policy, Preempt, Refused, Resched, Slice,
+    SliceEnd, VcpuParams,
+};
+use crate::registry::{PolicyInfo, ScheduledBy};
+use crate::spec::{Inconsistent, OptionInfo, OptionKind, Options};
+use crate::time::Nanos;
+use price::{Because, Nice, Pool, Value};
+use queue::Queue;
+
+/// What `fss` says of itself.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: "fss",
+    summary: "illumos fair share scheduler: shares per VM, with the kernel-priority flag or without",
+    rules: &[
+        "A VM is a project with shares, a vCPU a thread of it; all VMs are in one zone.",
+        "Every tick costs the project usage (by nice value) and the thread a tick of its quantum; \
+         usage decays by a quarter each second and is divided by the square of the share.",
+        "When the quantum is used up, the thread is priced anew and goes to the back of its queue. \
+         It makes room at a tick if somebody better waits.",
+        "Each second all queued threads are priced; one whose priority changes goes to the back of \
+         its new queue with a fresh quantum. Threads on a core are left alone.",
+        "A thread that wakes goes to the back of its queue with a fresh quantum, or, if dispatched in \
+         this same tick, to the front with what it had left. It preempts a lower priority at once.",
+        "A thread preempted by a better one keeps its place at the front and the rest of its quantum.",
+        "Variants before and classic: a thread that is preempted, blocks or wakes with a request for \
+         kernel priority catches a flag: priority 60, no quantum, no re-pricing. Giving the request \
+         back does not clear the flag; a return to user mode does, or to block without a request.",
+        "Variants before and after: in a VM with several runnable vCPUs, one that uses up its quantum \
+         takes the greatest value of all; in classic it pays what it used.",
+    ],
+    source: "illumos disp/fss.c: classic (to July 2014), before and after issue 11909 (April 2020)",
+    quirks: &[
+        "A vCPU thread that caught the kernel-priority flag and never returns to user mode starves \
+         everybody on its core (variants before and classic): issue 11909.",
+        "With several spinning vCPUs a VM, variants before and after divide time by the number of \
+         vCPUs, not by shares. This is derived from the rules, not a reported fault of illumos.",
+        "Only ticks are charged: who always sleeps at the tick runs for nothing.",
+        "A VM with 0 shares runs only when nobody else wants to.",
+        "One dispatch queue serves all cores: no queues per core, no warmth, no stealing.",
+    ],
+    options: &[
+        OptionInfo {
+            name: "variant",
+            kind: OptionKind::Word(&["classic", "before", "after"]),
+            default: "before",
+            help: "which history: classic (to July 2014), before or after issue 11909",
+        },
+        OptionInfo {
+            name: "kpri",
+            kind: OptionKind::Word(&["variant", "on", "off"]),
+            default: "variant",
+            help: "the kernel-priority flag: as in the variant, or on or off whatever the variant",
+        },
+        OptionInfo {
+            name: "quantum",
+            kind: OptionKind::Time {
+                min: Nanos::from_millis(1),
+                max: Nanos::from_millis(990),
+            },
+            default: "110ms",
+            help: "time before a thread is priced anew: a whole number of ticks",
+        },
+        OptionInfo {
+            name: "tick",
+            kind: OptionKind::Time {
+                min: Nanos::from_millis(1),
+                max: Nanos::from_millis(100),
+            },
+            default: "10ms",
+            help: "period of the clock tick; rates in usage are per tick",
+        },
+    ],
+    scheduled_by: ScheduledBy::Policy,
+    consistent: |options| {
+        let (quantum, tick) = (options.time("quantum"), options.time("tick"));
+        if quantum >= tick && quantum.get() % tick.get() == 0 {
+            return Ok(());
+        }
+        Err(Inconsistent {
+            option: "quantum",
+            expected: format!("a whole number of ticks of {tick}"),
+        })
+    },
+    build: |options, cores| Box::new(Fss::new(options, cores)),
+};
+
+/// Which history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Variant {
+    Classic,
+    Before,
+    After,
+}
+
+/// The priority of those that have the flag.
+const KERNEL: u8 = 60;
+/// The priority of a new thread.
+const NEW: u8 = 29;
+/// How many lists the walk of each second has.
+const LISTS: usize = 16;
+
+#[derive(Debug)]
+struct Thread {
+    project: usize,
+    nice: Nice,
+    value: Value,
+    /// Ticks of the quantum that are left.
+    left: i64,
+    /// Its priority by price.
+    user: u8,
+    /// Its priority now.
+    priority: u8,
+    /// To the back of the queue when it leaves the core.
+    back: bool,
+    /// It has the kernel-priority flag.
+    flag: bool,
+    requests: u32,
+    queued: bool,
+    /// It counts as runnable in its project.
+    active: bool,
+    /// The tick in which it was last given a core.
+    dispatched: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Fss {
+    variant: Variant,
+    /// Whether there is a kernel-priority flag.
+    kernel_priority: bool,
+    quantum: i64,
+    tick: Nanos,
+    pool: Pool,
+    zone: usize,
+    projects: Vec<(VmId, usize)>,
+    threads: Vec<Thread>,
+    queue: Queue,
+    running: Vec<Option<VcpuId>>,
+    /// The list that the next walk begins with.
+    marker: usize,
+}
+
+impl Fss {
+    fn new(options: &Options, cores: u16) -> Self {
+        let variant = match options.word("variant") {
+            "classic" => Variant::Classic,
+            "after" => Variant::After,
+            _ => Variant::Before,
+        };
+        let kernel_priority = match options.word("kpri") {
+            "on" => true,
+            "off" => false,
+            _ => variant != Variant::After,
+        };
+        let tick = options.time("tick");
+        let ticks = options.time("quantum").get() / tick.get();
+        let mut pool = Pool::new();
+        // One zone: its shares against others are of no consequence.
+        let zone = pool.add_zone(1);
+        Self {
+            variant,
+            kernel_priority,
+            quantum: i64::try_from(ticks).unwrap_or(i64::MAX),
+            tick,
+            pool,
+            zone,
+            projects: Vec::new(),
+            threads: Vec::new(),
+            queue: Queue::new(),
+            running: vec![None; usize::from(cores)],
+            marker: 0,
+        }
+    }
+
+    fn thread(&mut self, vcpu: VcpuId) -> &mut Thread {
+        &mut self.threads[vcpu.index()]
+    }
+
+    fn push(&mut self, vcpu: VcpuId, end: End) {
+        let thread = &mut self.threads[vcpu.index()];
+        thread.queued = true;
+        match end {
+            End::Back => self.queue.push_back(vcpu, thread.priority),
+            End::Front => self.queue.push_front(vcpu, thread.priority),
+        }
+    }
+
+    fn activate(&mut self, vcpu: VcpuId) {
+        let thread = &mut self.threads[vcpu.index()];
+        if !std::mem::replace(&mut thread.active, true) {
+            self.pool.activate(thread.project);
+        }
+    }
+
+    fn deactivate(&mut self, vcpu: VcpuId) {
+        let thread = &mut self.threads[vcpu.index()];
+        if std::mem::replace(&mut thread.active, false) {
+            self.pool.deactivate(thread.project);
+        }
+    }
+
+    /// At the moments where a request is noticed, it becomes the flag.
+    fn catch_flag(&mut self, vcpu: VcpuId) {
+        let kernel_priority = self.kernel_priority;
+        let thread = self.thread(vcpu);
+        if kernel_priority && !thread.flag && thread.requests > 0 {
+            thread.flag = true;
+            thread.priority = KERNEL;
+        }
+    }
+
+    fn clear_flag(&mut self, vcpu: VcpuId) {
+        let thread = self.thread(vcpu);
+        if std::mem::replace(&mut thread.flag, false) {
+            thread.priority = thread.user;
+        }
+    }
+
+    fn price(&mut self, vcpu: VcpuId, because: Because) -> u8 {
+        let thread = &mut self.threads[vcpu.index()];
+        let pool = &mut self.pool;
+        thread.user = pool.price(thread.project, &mut thread.value, because, self.variant);
+        thread.user
+    }
+
+    fn put_new(&mut self, vcpu: VcpuId) -> End {
+        let quantum = self.quantum;
+        let thread = self.thread(vcpu);
+        thread.left = quantum;
+        thread.back = false;
+        thread.priority = thread.user;
+        End::Back
+    }
+
+    fn put_woken(&mut self, vcpu: VcpuId, now: Nanos) -> End {
+        self.catch_flag(vcpu);
+        let (quantum, tick) = (self.quantum, now.get() / self.tick.get());
+        let thread = self.thread(vcpu);
+        if thread.flag {
+            return End::Back;
+        }
+        thread.back = false;
+        if thread.dispatched == Some(tick) {
+            return End::Front;
+        }
+        thread.left = quantum;
+        thread.priority = thread.user;
+        End::Back
+    }
+
+    fn put_preempted(&mut self, vcpu: VcpuId) -> End {
+        self.catch_flag(vcpu);
+        let quantum = self.quantum;
+        let thread = self.thread(vcpu);
+        if !std::mem::replace(&mut thread.back, false) {
+            return End::Front;
+        }
+        if !thread.flag {
+            thread.left = quantum;
+        }
+        End::Back
+    }
+
+    fn put_yielded(&mut self, vcpu: VcpuId) -> End {
+        let quantum = self.quantum;
+        let thread = self.thread(vcpu);
+        thread.back = false;
+        if thread.left < 0 {
+            thread.left = quantum;
+        }
+        End::Back
+    }
+
+    /// An idle core if there is one, else the core whose thread is worst, the lowest number first.
+    fn place(&self) -> CoreId {
+        let rank = |running: &Option<VcpuId>| running.map(|v| self.threads[v.index()].priority);
+        let ranks = self.running.iter().map(rank).enumerate();
+        let (core, _) = ranks.min_by_key(|(_, rank)| *rank).unwrap_or((0, None));
+        CoreId(u16::try_from(core).unwrap_or(0))
+    }
+
+    fn leaves(&mut self, vcpu: VcpuId, core: CoreId) {
+        if self.running[core.index()] == Some(vcpu) {
+            self.running[core.index()] = None;
+        }
+    }
+
+    /// Whether somebody better than this one waits.
+    fn outranked(&self, vcpu: VcpuId) -> Preempt {
+        match self.queue.best() {
+            Some(best) if best > self.threads[vcpu.index()].priority => Preempt::Kick,
+            _ => Preempt::Keep,
+        }
+    }
+
+    /// Prices the threads of one list; whether any was priced.
+    fn walk(&mut self, list: usize) -> bool {
+        let mut priced = false;
+        for index in (list..self.threads.len()).step_by(LISTS) {
+            let thread = &mut self.threads[index];
+            if self.kernel_priority && thread.flag {
+                continue;
+            }
+            self.pool
+                .decay_value(thread.project, thread.nice, &mut thread.value);
+            if !thread.queued {
+                continue;
+            }
+            let vcpu = VcpuId(u32::try_from(index).unwrap_or(u32::MAX));
+            let old = thread.priority;
+            let new = self.price(vcpu, Because::Second);
+            priced = true;
+            if new != old {
+                self.queue.remove(vcpu, old);
+                let quantum = self.quantum;
+                let thread = self.thread(vcpu);
+                thread.priority = new;
+                thread.left = quantum;
+                self.push(vcpu, End::Back);
+            }
+        }
+        priced
+    }
+
+    /// The cores whose threads are worse than as many that wait, worst against best.
+    fn outranked_cores(&self) -> Resched {
+        let on = |(core, vcpu): (usize, &Option<VcpuId>)| {
+            let priority = self.threads[(*vcpu)?.index()].priority;
+            Some((priority, CoreId(u16::try_from(core).unwrap_or(0))))
+        };
+        let mut cores: Vec<_> = self.running.iter().enumerate().filter_map(on).collect();
+        cores.sort_unstable();
+        let pairs = cores.into_iter().zip(self.queue.priorities());
+        let outranked = pairs.take_while(|((running, _), waiting)| waiting > running);
+        Resched(outranked.map(|((_, core), _)| core).collect())
+    }
+}
+
+/// Where a thread joins its queue.
+#[derive(Clone, Copy)]
+enum End {
+    Front,
+    Back,
+}
+
+/// The most shares that a project can have.
+const MOST_SHARES: u32 = 65_535;
+
+impl Policy for Fss {
+    fn clocks(&self) -> Clocks {
+        Clocks {
+            tick: Some(self.tick),
+            period: Some(Nanos::from_secs(1)),
+        }
+    }
+
+    fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
+        let knows = "shares per VM (0 to 65535, the same for all its vCPUs) and nice values";
+        params.no_slice("fss", knows)?;
+        params.no_limits("fss", knows)?;
+        let shares = params.group_shares("fss")?;
+        let refused = Refused {
+            policy: "fss",
+            param: "shares",
+            knows,
+        };
+        if shares > MOST_SHARES {
+            return Err(refused);
+        }
+        let known = self.projects.iter().find(|(vm, _)| *vm == params.vm);
+        let project = match known {
+            Some((_, project)) => *project,
+            None => {
+                let project = self.pool.add_project(self.zone, u64::from(shares));
+                self.projects.push((params.vm, project));
+                project
+            }
+        };
+        if self.pool.projects[project].shares != u64::from(shares) {
+            return Err(refused);
+        }
+        let user = if shares == 0 { 0 } else { NEW };
+        self.threads.push(Thread {
+            project,
+            nice: Nice::new(params.nice.unwrap_or(0)),
+            value: Value::default(),
+            left: self.quantum,
+            user,
+            priority: user,
+            back: false,
+            flag: false,
+            requests: 0,
+            queued: false,
+            active: false,
+            dispatched: None,
+        });
+        Ok(())
+    }
+
+    fn enqueue(&mut self, now: Nanos, vcpu: VcpuId, why: Enqueue) -> Placed {
+        self.activate(vcpu);
+        if let Enqueue::Preempted(core, _) | Enqueue::Yield(core) = why {
+            self.leaves(vcpu, core);
+        }
+        let end = match why {
+            Enqueue::New => self.put_new(vcpu),
+            Enqueue::Wake => self.put_woken(vcpu, now),
+            Enqueue::Preempted(..) => self.put_preempted(vcpu),
+            Enqueue::Yield(_) => self.put_yielded(vcpu),
+        };
+        self.push(vcpu, end);
+        Placed(self.place())
+    }
+
+    fn remove(&mut self, _now: Nanos, vcpu: VcpuId) {
+        let thread = &mut self.threads[vcpu.index()];
+        if std::mem::replace(&mut thread.queued, false) {
+            self.queue.remove(vcpu, thread.priority);
+        }
+        self.deactivate(vcpu);
+    }
+
+    fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
+        let Some(vcpu) = self.queue.pop() else {
+            return Pick::Idle;
+        };
+        let tick = now.get() / self.tick.get();
+        let thread = self.thread(vcpu);
+        thread.queued = false;
+        thread.dispatched = Some(tick);
+        self.running[core.index()] = Some(vcpu);
+        Pick::Run(vcpu, Slice::Open)
+    }
+
+    /// Time is charged by ticks alone.
+    fn charge(&mut self, _now: Nanos, _vcpu: VcpuId, _ran: Nanos) {}
+
+    fn preempts(&mut self, _now: Nanos, _core: CoreId, running: VcpuId, woken: VcpuId) -> Preempt {
+        if self.threads[woken.index()].priority > self.threads[running.index()].priority {
+            Preempt::Kick
+        } else {
+            Preempt::Keep
+        }
+    }
+
+    fn slice_end(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) -> SliceEnd {
+        SliceEnd::Extend(Slice::Open)
+    }
+
+    fn block(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId, _on: Waits) {
+        self.leaves(vcpu, core);
+        self.deactivate(vcpu);
+        if self.thread(vcpu).requests == 0 {
+            self.clear_flag(vcpu);
+        } else {
+            self.catch_flag(vcpu);
+        }
+    }
+
+    fn retire(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) {
+        self.leaves(vcpu, core);
+        self.deactivate(vcpu);
+    }
+
+    fn tick(&mut self, _now: Nanos, _core: CoreId, vcpu: VcpuId) -> Preempt {
+        let thread = &mut self.threads[vcpu.index()];
+        self.pool
+            .charge(thread.project, thread.nice, &mut thread.value);
+        if thread.flag {
+            return Preempt::Keep;
+        }
+        thread.left -= 1;
+        if thread.left <= 0 {
+            let user = self.price(vcpu, Because::QuantumUp);
+            let thread = self.thread(vcpu);
+            thread.priority = user;
+            thread.back = true;
+            return Preempt::Kick;
+        }
+        let outranked = self.outranked(vcpu);
+        if outranked == Preempt::Kick {
+            self.thread(vcpu).back = true;
+        }
+        outranked
+    }
+
+    fn periodic(&mut self, _now: Nanos) -> Resched {
+        self.pool.decay();
+        let first = self.marker;
+        self.walk(first);
+        let mut next = None;
+        for list in (1..LISTS).map(|step| (first + step) % LISTS) {
+            if self.walk(list) && next.is_none() {
+                next = Some(list);
+            }
+        }
+        self.marker = next.unwrap_or(first);
+        self.outranked_cores()
+    }
+
+    fn user_return(&mut self, _now: Nanos, _core: CoreId, vcpu: VcpuId) -> Preempt {
+        if !self.kernel_priority {
+            return Preempt::Keep;
+        }
+        self.thread(vcpu).requests = 0;
+        self.clear_flag(vcpu);
+        self.outranked(vcpu)
+    }
+
+    fn kernel_priority(&mut self, _now: Nanos, vcpu: VcpuId, request: KernelRequest) {
+        let thread = self.thread(vcpu);
+        thread.requests = match request {
+            KernelRequest::Begin => thread.requests + 1,
+            KernelRequest::End => thread.requests.saturating_sub(1),
+        };
+    }
+
+    fn standing(&self, vcpu: VcpuId) -> Standing {
+        Standing {
+            kernel_priority: self.threads[vcpu.index()].flag,
+            boosted: false,
+        }
+    }
+}
