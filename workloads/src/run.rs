@@ -27,7 +27,7 @@ pub enum LockKind {
 }
 
 /// A vCPU of the plan. Its number over all VMs is its place in [`Plan::vcpus`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VcpuPlan {
     /// Its name within its VM, as the report shows it.
     pub name: String,
@@ -40,11 +40,12 @@ pub struct VcpuPlan {
     /// When it is admitted.
     pub start: Nanos,
     /// What it does.
+    #[serde(with = "crate::op_form")]
     pub program: Vec<Op>,
 }
 
 /// A VM of the plan.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct VmPlan {
     /// Its name, as the report shows it.
     pub name: String,
@@ -53,7 +54,7 @@ pub struct VmPlan {
 }
 
 /// Everything that a backend must know.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// The scenario's name.
     pub scenario: String,

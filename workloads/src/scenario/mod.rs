@@ -1,0 +1,212 @@
+//! Scenario files: what they say, what may be wrong with them, and the plan that they make.
+//!
+//! `docs/scenarios.md` is the format's reference. A scenario is read in four steps, each a file:
+//! TOML with places (`document`), keys and values (`read`) with the grammar of steps (`step`), what
+//! holds in every run (`flow`), and numbers and ops (`build`). [`Scenario::plan`] then applies what the
+//! user asked for instead.
+
+mod build;
+mod document;
+mod embedded;
+mod error;
+mod flow;
+mod model;
+mod read;
+mod step;
+
+pub use embedded::{Embedded, embedded};
+pub use error::{Position, Problem, ScenarioError, StepFault};
+pub use step::{LONGEST_STEP, SHORTEST_PERIOD, Statement, StepError, Target, WORDS};
+
+use crate::run::{Plan, VcpuPlan, VmPlan};
+use build::Built;
+use error::{Fault, nearest};
+use std::sync::LazyLock;
+use stealtime_scheduler::dispatcher::{ConfigError, Dispatcher};
+use stealtime_scheduler::spec::{NamedOptions, PolicySpec};
+use stealtime_scheduler::time::Nanos;
+
+/// The most VMs of a scenario.
+pub const MAX_VMS: usize = 65_535;
+/// The most vCPUs of a scenario, all VMs together.
+pub const MAX_VCPUS: usize = 100_000;
+/// The most guest locks of a VM, and the most host locks of a scenario.
+pub const MAX_LOCKS: usize = 1_024;
+/// The most ops of a program, its end included.
+pub const MAX_OPS: usize = 1_024;
+/// The longest duration, and the longest warm-up.
+pub const LONGEST_RUN: Nanos = Nanos::from_secs(86_400);
+/// The vector that `interrupt` raises.
+pub const INTERRUPT_VECTOR: u8 = 0x40;
+/// The vector that `timer` raises.
+pub const TIMER_VECTOR: u8 = 0x41;
+/// The seed of a run for which none is given.
+pub const DEFAULT_SEED: u64 = 1;
+/// The duration of a scenario that gives none.
+pub const DEFAULT_DURATION: Nanos = Nanos::from_secs(5);
+/// The scenario that is run if none is named.
+pub const DEFAULT_SCENARIO: &str = "starvation";
+
+/// The policy of a scenario that names none.
+static DEFAULT_POLICY: LazyLock<PolicySpec> = LazyLock::new(|| PolicySpec {
+    policy: NamedOptions {
+        name: "fss".into(),
+        options: Vec::new(),
+    },
+    layers: Vec::new(),
+});
+
+/// A scenario that was read and found to be in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// What it shows, in one line.
+    pub description: String,
+    /// The policy that it is meant for.
+    pub policy: PolicySpec,
+    /// On how many host cores it is meant to run.
+    pub cores: u16,
+    /// How long figures count.
+    pub duration: Nanos,
+    /// How long to run before that.
+    pub warmup: Nanos,
+    file: String,
+    built: Built,
+}
+
+/// What the user asked for instead of what the scenario says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Overrides {
+    /// The policy.
+    pub policy: Option<PolicySpec>,
+    /// The host cores, by the host's numbers. Without them the plan names 0 up to the scenario's count.
+    pub cores: Option<Vec<u16>>,
+    /// How long figures count.
+    pub duration: Option<Nanos>,
+    /// How long to run before that.
+    pub warmup: Option<Nanos>,
+    /// The seed of random lengths; [`DEFAULT_SEED`] without it.
+    pub seed: Option<u64>,
+}
+
+impl Scenario {
+    /// Finds a scenario: anything with a `/` or ending in `.toml` is a file, all else the name of an
+    /// embedded one.
+    ///
+    /// # Errors
+    /// If there is none, or what is wrong with it.
+    pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
+        if name_or_path.contains('/') || name_or_path.ends_with(".toml") {
+            let text = std::fs::read_to_string(name_or_path).map_err(|error| {
+                let message = error.to_string();
+                let problem = Problem::Unreadable { message };
+                Fault { at: None, problem }.in_file(name_or_path, "")
+            })?;
+            return Self::parse(name_or_path, &text);
+        }
+        match embedded::text(name_or_path) {
+            Some(text) => Self::parse(&format!("{name_or_path}.toml"), text),
+            None => {
+                let problem = Problem::UnknownScenario {
+                    known: embedded::names().collect::<Vec<_>>().join(", "),
+                    meant: nearest(name_or_path, embedded::names()),
+                };
+                Err(Fault { at: None, problem }.in_file(name_or_path, ""))
+            }
+        }
+    }
+
+    /// Reads a scenario from its text; `file` is how messages name it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
+        let read = || {
+            let scenario = read::scenario(text)?;
+            let built = build::build(&scenario)?;
+            Ok((scenario, built))
+        };
+        let (scenario, built) = read().map_err(|fault: Fault| fault.in_file(file, text))?;
+        Ok(Self {
+            name: scenario.name,
+            description: scenario.description,
+            policy: scenario.policy,
+            cores: scenario.cores,
+            duration: scenario.duration,
+            warmup: scenario.warmup,
+            file: file.to_owned(),
+            built,
+        })
+    }
+
+    /// Its VMs, by number.
+    #[must_use]
+    pub fn vms(&self) -> &[VmPlan] {
+        &self.built.vms
+    }
+
+    /// The vCPUs of all VMs, by number.
+    #[must_use]
+    pub fn vcpus(&self) -> &[VcpuPlan] {
+        &self.built.vcpus
+    }
+
+    /// The plan of a run: this scenario with what the user asked for instead.
+    ///
+    /// # Errors
+    /// If something asked for is out of range, or if the policy does not understand its options or a
+    /// parameter of a vCPU.
+    pub fn plan(&self, overrides: &Overrides) -> Result<Plan, ScenarioError> {
+        let wrong = |problem| Fault { at: None, problem }.in_file(&self.file, "");
+        let value = |key: &str, written: String, expected: &str| {
+            wrong(Problem::Value {
+                key: key.to_owned(),
+                written,
+                expected: expected.to_owned(),
+            })
+        };
+        let cores = match &overrides.cores {
+            None => (0..self.cores).collect(),
+            Some(cores) => cores.clone(),
+        };
+        let mut sorted = cores.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if cores.is_empty() || sorted.len() != cores.len() {
+            let expected = "at least one core, each only once";
+            return Err(value("cores", format!("{cores:?}"), expected));
+        }
+        let duration = overrides.duration.unwrap_or(self.duration);
+        if duration == Nanos::ZERO || duration > LONGEST_RUN {
+            let expected = "a time of more than 0, at most 24 hours (1440m)";
+            return Err(value("duration", duration.to_string(), expected));
+        }
+        let warmup = overrides.warmup.unwrap_or(self.warmup);
+        if warmup > LONGEST_RUN {
+            let expected = "a time of at most 24 hours (1440m)";
+            return Err(value("warmup", warmup.to_string(), expected));
+        }
+        let plan = Plan {
+            scenario: self.name.clone(),
+            policy: overrides.policy.as_ref().unwrap_or(&self.policy).clone(),
+            cores,
+            warmup,
+            duration,
+            seed: overrides.seed.unwrap_or(DEFAULT_SEED),
+            vms: self.built.vms.clone(),
+            vcpus: self.built.vcpus.clone(),
+            host_locks: self.built.host_locks.clone(),
+        };
+        // The dispatcher is the judge of policy and parameters; this one is never used.
+        match Dispatcher::new(&plan.config()) {
+            Ok(_) => Ok(plan),
+            Err(ConfigError::Policy(error)) => Err(wrong(Problem::Policy(error))),
+            Err(ConfigError::Param { vcpu, refused }) => Err(wrong(Problem::Refused {
+                vcpu: plan.vcpu_name(vcpu),
+                refused,
+            })),
+            Err(ConfigError::None(what)) => Err(value(what, "none".to_owned(), "at least one")),
+        }
+    }
+}
