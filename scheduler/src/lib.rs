@@ -13,6 +13,7 @@ pub mod ids;
 pub mod input;
 pub mod policies;
 pub mod policy;
+pub mod queue;
 pub mod record;
 pub mod registry;
 pub mod spec;

@@ -42,6 +42,11 @@ pub const POLICIES: &[&PolicyInfo] = &[
     &policies::rr::INFO,
     &policies::fss::INFO,
     &policies::eevdf::INFO,
+    &policies::cfs::INFO,
+    &policies::stride::INFO,
+    &policies::lottery::INFO,
+    &policies::bvt::INFO,
+    &policies::null::INFO,
 ];
 
 /// Finds a policy by name.

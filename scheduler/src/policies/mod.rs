@@ -1,6 +1,12 @@
 //! The policies, one a file. Each opens with its rules and their source.
 
+pub mod bvt;
+pub mod cfs;
 pub mod eevdf;
 pub mod fss;
 pub mod host;
+pub mod lottery;
+pub mod nice;
+pub mod null;
 pub mod rr;
+pub mod stride;
