@@ -22,6 +22,19 @@ pub const IDT: u64 = 0x1000;
 /// Where the kernel's code and constants begin.
 pub const TEXT: u64 = 0x1_0000;
 
+/// Where the processor enters at an exception with vector 0; the others of 32 follow, each
+/// [`EXCEPTION_ENTRY_SIZE`] bytes on.
+pub const EXCEPTION_ENTRIES: u64 = TEXT;
+
+/// Distance of two exception entries in bytes.
+pub const EXCEPTION_ENTRY_SIZE: u64 = 16;
+
+/// Where the processor enters at an interrupt.
+pub const INTERRUPT_ENTRY: u64 = TEXT + 32 * EXCEPTION_ENTRY_SIZE;
+
+/// Where the processor enters at an undefined instruction.
+pub const UNDEFINED_ENTRY: u64 = INTERRUPT_ENTRY + 0x40;
+
 /// Where the kernel's data begins, and its code and constants end at the latest.
 pub const DATA: u64 = 0x2_0000;
 
