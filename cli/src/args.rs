@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use stealtime_scheduler::registry;
 use stealtime_scheduler::spec::PolicySpec;
 use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::scenario::DEFAULT_SCENARIO;
 
 /// Real KVM guests under our own schedulers: see which vCPU starves, why, and what fixes it
 ///
@@ -123,9 +124,6 @@ pub struct RunArgs {
     #[arg(long, short)]
     pub quiet: bool,
 }
-
-/// What runs if nothing is said.
-pub const DEFAULT_SCENARIO: &str = "starvation";
 
 impl Default for RunArgs {
     fn default() -> Self {

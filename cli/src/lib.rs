@@ -5,6 +5,7 @@ pub mod cores;
 pub mod failure;
 pub mod interrupt;
 pub mod policies;
+pub mod scenarios;
 pub mod show;
 
 use args::{Cli, Command};
@@ -29,6 +30,7 @@ pub fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Outcome {
     match cli.command {
         Some(Command::Policies { name }) => policies::policies(name.as_deref()),
+        Some(Command::Scenarios) => scenarios::scenarios(),
         _ => Err(Failure::new(
             Status::BadInput,
             anyhow::anyhow!("this command is not there yet"),
