@@ -1,0 +1,152 @@
+//! The simulator as a [`Backend`].
+
+use crate::cost::{CostModel, InvalidCosts};
+use crate::machine::Machine;
+use crate::queue::Queue;
+use crate::stored::CostsError;
+use crate::stream::Stream;
+use std::sync::atomic::AtomicBool;
+use stealtime_scheduler::dispatcher::{ConfigError, Dispatcher};
+use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::registry::{self, ScheduledBy};
+use stealtime_scheduler::spec::{NamedOptions, PolicySpec};
+use stealtime_workloads::run::{Backend, Observer, Outcome, Plan, Quality};
+
+/// The simulator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SimBackend {
+    costs: CostModel,
+}
+
+/// Why a run did not take place.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// The dispatcher refuses the set-up.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The cost model cannot be used.
+    #[error(transparent)]
+    Costs(#[from] InvalidCosts),
+    /// There is no cost model to be had.
+    #[error(transparent)]
+    Stored(#[from] CostsError),
+    /// The plan contradicts itself.
+    #[error("vCPU {} of the plan belongs to VM {vm}, but the plan has only {vms}", vcpu.0)]
+    NoSuchVm {
+        /// The vCPU.
+        vcpu: VcpuId,
+        /// Its VM.
+        vm: u16,
+        /// How many VMs there are.
+        vms: usize,
+    },
+    /// More than can be numbered.
+    #[error("{vcpus} vCPUs are more than the simulator can number")]
+    TooMany {
+        /// How many.
+        vcpus: usize,
+    },
+}
+
+impl SimBackend {
+    /// A simulator of a machine with these costs.
+    #[must_use]
+    pub const fn new(costs: CostModel) -> Self {
+        Self { costs }
+    }
+
+    /// A simulator of this machine if its costs were measured, else of [`CostModel::bare_hardware`].
+    ///
+    /// # Errors
+    /// If there is a stored cost model that cannot be used.
+    pub fn of_this_machine() -> Result<Self, SimError> {
+        Ok(Self::new(CostModel::stored_or_default()?))
+    }
+
+    /// The costs.
+    #[must_use]
+    pub const fn costs(&self) -> &CostModel {
+        &self.costs
+    }
+
+    fn notes(&self, replaced: Option<&PolicySpec>) -> Vec<String> {
+        let mut notes = vec![format!("cost model: {}", self.costs.name)];
+        notes.extend(replaced.map(|by| {
+            format!("there is no host to schedule in virtual time: `{by}` with Linux's defaults ran instead")
+        }));
+        notes
+    }
+}
+
+/// The policy that runs in `sim` instead of one that leaves scheduling to the host: `eevdf` with
+/// Linux's defaults. `None` if the policy runs as it is.
+///
+/// Who records a run for replay records the policy that ran: put the substitute in the plan first.
+#[must_use]
+pub fn substitute(policy: &PolicySpec) -> Option<PolicySpec> {
+    let info = registry::find(&policy.policy.name).ok()?;
+    (info.scheduled_by == ScheduledBy::Host).then(|| PolicySpec {
+        policy: NamedOptions {
+            name: "eevdf".into(),
+            options: Vec::new(),
+        },
+        layers: policy.layers.clone(),
+    })
+}
+
+/// The dispatcher for the plan, and the policy that stands in for the plan's own.
+fn dispatcher(plan: &Plan) -> Result<(Dispatcher, Option<PolicySpec>), SimError> {
+    for (vcpu, entry) in (0..).map(VcpuId).zip(&plan.vcpus) {
+        if entry.vm.index() >= plan.vms.len() {
+            return Err(SimError::NoSuchVm {
+                vcpu,
+                vm: entry.vm.0,
+                vms: plan.vms.len(),
+            });
+        }
+    }
+    let mut config = plan.config();
+    // What the plan's policy refuses is refused here too, whoever runs in its place.
+    let own = Dispatcher::new(&config)?;
+    let Some(instead) = substitute(&plan.policy) else {
+        return Ok((own, None));
+    };
+    config.policy = instead.clone();
+    Ok((Dispatcher::new(&config)?, Some(instead)))
+}
+
+impl Backend for SimBackend {
+    type Error = SimError;
+
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn run(
+        &mut self,
+        plan: &Plan,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, SimError> {
+        self.costs.check()?;
+        let (dispatcher, replaced) = dispatcher(plan)?;
+        let vcpus = plan.vcpus.len();
+        let queue = Queue::new(dispatcher.cores(), vcpus).ok_or(SimError::TooMany { vcpus })?;
+        let stream = Stream::new(observer);
+        let mut machine = Machine::new(plan, &self.costs, dispatcher, stream, queue);
+        let interrupted = machine.run(stop);
+        Ok(Outcome {
+            guests: machine.vcpus.into_iter().map(|vcpu| vcpu.view).collect(),
+            failures: machine.failures,
+            violations: machine.dispatcher.violations().to_vec(),
+            violation_count: machine.dispatcher.violation_count(),
+            quality: Quality {
+                dispatch_calls: machine.stream.inputs,
+                events_emitted: machine.stream.events,
+                notes: self.notes(replaced.as_ref()),
+                ..Quality::default()
+            },
+            interrupted,
+        })
+    }
+}

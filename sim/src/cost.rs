@@ -1,0 +1,192 @@
+//! What the machine's own work costs: the only thing that `sim` assumes about hardware.
+//!
+//! All figures are nanoseconds of virtual time, constant for a run. `stealtime doctor --calibrate`
+//! measures them on a machine and stores them (see [`crate::stored`]); without that the figures of
+//! [`CostModel::bare_hardware`] count.
+
+use serde::{Deserialize, Serialize};
+use stealtime_scheduler::time::Nanos;
+
+/// The costs. In its JSON form every field ends in `_ns`, and all are required.
+///
+/// # Invariants
+/// `op` is at least 1 ns ([`CostModel::check`]): every op takes time, so that no program can hold
+/// virtual time still.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostModel {
+    /// Whose costs they are, as reports name them.
+    pub name: String,
+    /// From guest code to the VMM's code, for a call (port I/O). Counted as guest time, as it is on
+    /// KVM, where the VMM learns of an exit when it has happened.
+    #[serde(rename = "exit_ns")]
+    pub exit: Nanos,
+    /// The same for a halt.
+    #[serde(rename = "halt_exit_ns")]
+    pub halt_exit: Nanos,
+    /// From the VMM's code to guest code. Counted as guest time, like `exit`.
+    #[serde(rename = "entry_ns")]
+    pub entry: Nanos,
+    /// From asking a vCPU to leave guest code until it has: the signal, its delivery and the exit.
+    /// The guest goes on meanwhile.
+    #[serde(rename = "kick_ns")]
+    pub kick: Nanos,
+    /// From the grant of a core until the vCPU's thread runs there, when the grant was made on that
+    /// core: one thread hands over to the next.
+    #[serde(rename = "switch_same_core_ns")]
+    pub switch_same_core: Nanos,
+    /// The same when the grant was made elsewhere (a timer, a vCPU on another core): the core has to
+    /// be woken.
+    #[serde(rename = "switch_other_core_ns")]
+    pub switch_other_core: Nanos,
+    /// What comes on top of a switch when the vCPU was last on another core.
+    #[serde(rename = "migration_ns")]
+    pub migration: Nanos,
+    /// What each interrupt delivered adds to an entry: its injection and the guest's handler.
+    #[serde(rename = "interrupt_ns")]
+    pub interrupt: Nanos,
+    /// How late a timer is reported.
+    #[serde(rename = "timer_ns")]
+    pub timer: Nanos,
+    /// What every op of a guest's program costs beside its own length (at least 1).
+    #[serde(rename = "op_ns")]
+    pub op: Nanos,
+}
+
+/// A cost model that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum InvalidCosts {
+    /// Every op must take time.
+    #[error(
+        "cost model `{name}`: op_ns must be at least 1, or an endless program would take no time"
+    )]
+    FreeOps {
+        /// The model.
+        name: String,
+    },
+    /// A figure that can only be a mistake.
+    #[error("cost model `{name}`: {field} is {value}, more than a second")]
+    TooLarge {
+        /// The model.
+        name: String,
+        /// Its field.
+        field: &'static str,
+        /// The value.
+        value: Nanos,
+    },
+}
+
+impl CostModel {
+    /// A recent server processor with VT-x or AMD-V: the orders of magnitude that are published for
+    /// them, rounded. An exit to user space and back costs 1.5 us, a kick by signal 2 us, a futex
+    /// hand-over 1.5 us on the same core and 5 us to a core that idles.
+    #[must_use]
+    pub fn bare_hardware() -> Self {
+        Self {
+            name: "bare-hardware".into(),
+            exit: Nanos(1_000),
+            halt_exit: Nanos(1_000),
+            entry: Nanos(500),
+            kick: Nanos(2_000),
+            switch_same_core: Nanos(1_500),
+            switch_other_core: Nanos(5_000),
+            migration: Nanos(2_000),
+            interrupt: Nanos(500),
+            timer: Nanos(1_000),
+            op: Nanos(20),
+        }
+    }
+
+    /// Nothing costs anything, but for the 1 ns of every op: the policy alone, for tests and for
+    /// comparing with theory.
+    #[must_use]
+    pub fn free() -> Self {
+        Self {
+            name: "free".into(),
+            exit: Nanos::ZERO,
+            halt_exit: Nanos::ZERO,
+            entry: Nanos::ZERO,
+            kick: Nanos::ZERO,
+            switch_same_core: Nanos::ZERO,
+            switch_other_core: Nanos::ZERO,
+            migration: Nanos::ZERO,
+            interrupt: Nanos::ZERO,
+            timer: Nanos::ZERO,
+            op: Nanos(1),
+        }
+    }
+
+    /// Checks the invariants.
+    ///
+    /// # Errors
+    /// Names the field that cannot be right.
+    pub fn check(&self) -> Result<(), InvalidCosts> {
+        if self.op == Nanos::ZERO {
+            return Err(InvalidCosts::FreeOps {
+                name: self.name.clone(),
+            });
+        }
+        let too_large = self
+            .fields()
+            .into_iter()
+            .find(|(_, value)| *value > Nanos::from_secs(1));
+        too_large.map_or(Ok(()), |(field, value)| {
+            Err(InvalidCosts::TooLarge {
+                name: self.name.clone(),
+                field,
+                value,
+            })
+        })
+    }
+
+    /// Every cost with the name of its field in JSON.
+    #[must_use]
+    pub const fn fields(&self) -> [(&'static str, Nanos); 10] {
+        [
+            ("exit_ns", self.exit),
+            ("halt_exit_ns", self.halt_exit),
+            ("entry_ns", self.entry),
+            ("kick_ns", self.kick),
+            ("switch_same_core_ns", self.switch_same_core),
+            ("switch_other_core_ns", self.switch_other_core),
+            ("migration_ns", self.migration),
+            ("interrupt_ns", self.interrupt),
+            ("timer_ns", self.timer),
+            ("op_ns", self.op),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_models_can_be_used_and_ops_without_cost_cannot() {
+        assert_eq!(CostModel::bare_hardware().check(), Ok(()));
+        let free = CostModel::free();
+        assert_eq!(free.check(), Ok(()));
+        let nothing = CostModel {
+            op: Nanos::ZERO,
+            ..free.clone()
+        };
+        assert!(matches!(nothing.check(), Err(InvalidCosts::FreeOps { .. })));
+        let slow = CostModel {
+            kick: Nanos::from_secs(2),
+            ..free
+        };
+        let message = slow.check().expect_err("two seconds").to_string();
+        assert!(message.contains("kick_ns is 2.00 s"), "{message}");
+    }
+
+    #[test]
+    fn the_fields_are_those_of_the_json_form() {
+        let model = CostModel::bare_hardware();
+        let json = serde_json::to_value(&model).expect("plain data");
+        let object = json.as_object().expect("a struct");
+        assert_eq!(object.len(), model.fields().len() + 1);
+        for (name, value) in model.fields() {
+            assert_eq!(object[name].as_u64(), Some(value.0), "{name}");
+        }
+    }
+}

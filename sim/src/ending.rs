@@ -1,0 +1,92 @@
+//! Ends: of a program, of a VM whose guest misbehaved, of the warm-up, of the run.
+
+use crate::machine::Machine;
+use crate::queue::Slot;
+use crate::vcpu::Place;
+use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::input::{ExitReason, Input, Mark, RetireReason};
+use stealtime_workloads::run::VmFailure;
+
+impl Machine<'_> {
+    /// The vCPU is gone, from wherever it is.
+    pub(crate) fn retire(&mut self, vcpu: VcpuId, why: RetireReason) {
+        let entry = self.vcpu(vcpu);
+        if entry.place == Place::Gone {
+            return;
+        }
+        let on = entry.core.filter(|_| entry.on_core());
+        self.tell(Input::Retire { vcpu, why }, on);
+        self.queue.cancel(Slot::Step(vcpu));
+        self.queue.cancel(Slot::Signal(vcpu));
+        self.vcpu(vcpu).place = Place::Gone;
+        self.alive -= 1;
+    }
+
+    /// The guest has done what ends its VM. vCPUs of the VM that run guest code on other cores are
+    /// signalled and retire when they are out of it; the rest retire now.
+    pub(crate) fn fail(&mut self, vcpu: VcpuId, why: ExitReason, message: &str) {
+        let now = self.now;
+        let entry = self.vcpu(vcpu);
+        let vm = entry.vm;
+        let core = entry.core;
+        entry.gap_from = None;
+        entry.place = Place::Hypervisor;
+        self.tell(Input::Exited { vcpu, why }, core);
+        if !self.vcpu(vcpu).doomed {
+            self.failures.push(VmFailure {
+                vm,
+                at: now,
+                message: format!("{}: {message}", self.plan.vcpu_name(vcpu)),
+            });
+        }
+        self.retire(vcpu, RetireReason::Fault);
+        for index in 0..self.vcpus.len() {
+            let sibling = self.vcpus[index].id;
+            if self.vcpus[index].vm != vm {
+                continue;
+            }
+            match self.vcpus[index].place {
+                Place::Guest | Place::Leaving(_) | Place::Hypervisor => {
+                    self.vcpus[index].doomed = true;
+                    self.signal(sibling);
+                }
+                Place::Unborn | Place::Off | Place::Switching => {
+                    self.retire(sibling, RetireReason::Fault);
+                }
+                Place::Gone => {}
+            }
+        }
+    }
+
+    /// The warm-up is over.
+    pub(crate) fn begin_measuring(&mut self) {
+        let now = self.now;
+        self.measuring = true;
+        for vcpu in &mut self.vcpus {
+            vcpu.measure_from(now);
+        }
+        self.tell(Input::Mark(Mark::MeasureStart), None);
+        self.queue.set(Slot::Mark, now + self.plan.duration);
+    }
+
+    /// The run is over. Those that are off core retire first, so that no core is given to one that
+    /// is about to retire.
+    pub(crate) fn end(&mut self) {
+        let now = self.now;
+        if !self.measuring {
+            self.begin_measuring();
+        }
+        for vcpu in &mut self.vcpus {
+            vcpu.measure_to(now);
+        }
+        self.tell(Input::Mark(Mark::MeasureEnd), None);
+        for on_core in [false, true] {
+            for index in 0..self.vcpus.len() {
+                if self.vcpus[index].on_core() == on_core {
+                    self.retire(self.vcpus[index].id, RetireReason::RunOver);
+                }
+            }
+        }
+        self.stream.flush(now);
+    }
+}

@@ -1,0 +1,210 @@
+//! The hypervisor's side: grants, exits, calls, kicks.
+//!
+//! The order of inputs is that of a KVM vCPU thread: `Entered`, then for each exit `Exited`, what the
+//! exit means, and `Resumed`; or `Stopped` in place of `Resumed` if the core is wanted. A thread looks
+//! whether it is wanted each time before it enters the guest, so a kick is overtaken by an exit.
+
+use crate::machine::Machine;
+use crate::queue::Slot;
+use crate::vcpu::{Place, Task, Then};
+use stealtime_guest::interp::Action;
+use stealtime_scheduler::ids::{CoreId, HostLockId, VcpuId};
+use stealtime_scheduler::input::{BlockOn, ExitReason, Input, KernelPriority, RetireReason};
+use stealtime_scheduler::time::Nanos;
+
+impl Machine<'_> {
+    fn core_of(&self, vcpu: VcpuId) -> CoreId {
+        self.vcpus[vcpu.index()].core.unwrap_or(CoreId(0))
+    }
+
+    /// Tells of something that the vCPU's own thread does, on its core.
+    fn tell_from(&mut self, vcpu: VcpuId, input: Input) {
+        let core = self.vcpus[vcpu.index()].core;
+        self.tell(input, core);
+    }
+
+    /// The granted vCPU's thread is on its core.
+    pub(crate) fn entered(&mut self, vcpu: VcpuId) {
+        let core = self.core_of(vcpu);
+        self.vcpu(vcpu).place = Place::Hypervisor;
+        self.tell_from(vcpu, Input::Entered { core, vcpu });
+        let entry = self.vcpu(vcpu);
+        let wanted = entry.kicked;
+        match entry.task {
+            // It was taken off its core in the midst of a call and goes on with that.
+            Task::Host(left) => {
+                let why = ExitReason::Call;
+                self.tell_from(vcpu, Input::Exited { vcpu, why });
+                if wanted {
+                    self.resume(vcpu);
+                } else {
+                    self.host_work(vcpu, left);
+                }
+            }
+            _ if wanted => {
+                let why = ExitReason::Kick;
+                self.tell_from(vcpu, Input::Exited { vcpu, why });
+                self.resume(vcpu);
+            }
+            _ => self.enter_guest(vcpu),
+        }
+    }
+
+    /// A call or halt has arrived at the VMM.
+    pub(crate) fn exited(&mut self, vcpu: VcpuId, why: ExitReason) {
+        self.vcpu(vcpu).place = Place::Hypervisor;
+        self.tell_from(vcpu, Input::Exited { vcpu, why });
+        if self.vcpu(vcpu).doomed {
+            self.retire(vcpu, RetireReason::Fault);
+        } else if let Task::Call(call) = self.vcpu(vcpu).task {
+            let op = self.costs.op;
+            self.vcpu(vcpu).fetch_after(call, op);
+            self.carry_out_call(vcpu, call);
+        }
+    }
+
+    fn carry_out_call(&mut self, vcpu: VcpuId, call: Action) {
+        let now = self.now;
+        let input = match call {
+            Action::Sleep(length) => Input::Block {
+                vcpu,
+                on: BlockOn::Sleep(now + Nanos(length)),
+            },
+            Action::HostWait(length) => Input::Block {
+                vcpu,
+                on: BlockOn::Host(now + Nanos(length)),
+            },
+            Action::WaitInterrupt => Input::Block {
+                vcpu,
+                on: BlockOn::Idle,
+            },
+            Action::Periodic { period, vector } => Input::ArmPeriodic {
+                vcpu,
+                period: Nanos(period),
+                vector,
+            },
+            Action::Yield => Input::Yield { vcpu },
+            Action::Interrupt { vcpu: to, vector } => Input::Interrupt {
+                to: VcpuId(to),
+                vector,
+                from: Some(vcpu),
+            },
+            Action::HostLock {
+                lock,
+                kernel_priority,
+            } => Input::HostLock {
+                vcpu,
+                lock: HostLockId(lock),
+                priority: if kernel_priority {
+                    KernelPriority::Asked
+                } else {
+                    KernelPriority::NotAsked
+                },
+            },
+            Action::HostUnlock(lock) => Input::HostUnlock {
+                vcpu,
+                lock: HostLockId(lock),
+            },
+            Action::UserReturn => Input::UserReturn { vcpu },
+            Action::CriticalLeave => Input::CriticalLeft { vcpu },
+            Action::Hypervisor(length) => return self.host_work(vcpu, length),
+            Action::End => return self.retire(vcpu, RetireReason::Finished),
+            // A call for its own sake; the others never reach the VMM.
+            Action::Exit
+            | Action::Run(_)
+            | Action::Lock(_)
+            | Action::Unlock(_)
+            | Action::RequestBegin
+            | Action::RequestEnd
+            | Action::Fault(_)
+            | Action::CriticalEnter => return self.resume(vcpu),
+        };
+        self.tell_from(vcpu, input);
+        if self.vcpu(vcpu).place == Place::Hypervisor {
+            self.resume(vcpu);
+        }
+    }
+
+    /// Work on the vCPU's behalf begins, or goes on. A vCPU that is wanted already does not begin.
+    fn host_work(&mut self, vcpu: VcpuId, left: u64) {
+        let now = self.now;
+        let entry = self.vcpu(vcpu);
+        entry.task = Task::Host(left);
+        entry.from = now;
+        if entry.kicked || entry.doomed {
+            return self.resume(vcpu);
+        }
+        self.queue.set(Slot::Step(vcpu), now + Nanos(left));
+    }
+
+    pub(crate) fn host_work_ends(&mut self, vcpu: VcpuId) {
+        let op = self.costs.op;
+        self.vcpu(vcpu).fetch(op);
+        self.resume(vcpu);
+    }
+
+    /// A signal has arrived at the vCPU's thread.
+    pub(crate) fn signalled(&mut self, vcpu: VcpuId) {
+        let now = self.now;
+        match self.vcpu(vcpu).place {
+            Place::Guest => {
+                self.vcpu(vcpu).settle(now);
+                self.vcpu(vcpu).gap_begins(now);
+                self.look_away(vcpu);
+                self.vcpu(vcpu).place = Place::Hypervisor;
+                self.queue.cancel(Slot::Step(vcpu));
+                let why = ExitReason::Kick;
+                self.tell_from(vcpu, Input::Exited { vcpu, why });
+                self.resume(vcpu);
+            }
+            Place::Hypervisor => {
+                let entry = self.vcpu(vcpu);
+                if let (Task::Host(left), true) = (entry.task, entry.kicked || entry.doomed) {
+                    entry.task = Task::Host(left.saturating_sub(now.since(entry.from).0));
+                    self.queue.cancel(Slot::Step(vcpu));
+                    self.resume(vcpu);
+                }
+            }
+            // On its way out or in it looks for itself whether it is wanted.
+            Place::Unborn | Place::Off | Place::Switching | Place::Leaving(_) | Place::Gone => {}
+        }
+    }
+
+    /// The vCPU's thread is about to enter the guest again, unless it is wanted.
+    pub(crate) fn resume(&mut self, vcpu: VcpuId) {
+        let entry = self.vcpu(vcpu);
+        if entry.doomed {
+            return self.retire(vcpu, RetireReason::Fault);
+        }
+        if std::mem::take(&mut entry.kicked) {
+            let core = self.core_of(vcpu);
+            self.tell_from(vcpu, Input::Stopped { core, vcpu });
+            if self.vcpu(vcpu).place != Place::Hypervisor {
+                return;
+            }
+        }
+        if let Task::Host(left) = self.vcpu(vcpu).task {
+            return self.host_work(vcpu, left);
+        }
+        self.tell_from(vcpu, Input::Resumed { vcpu });
+        self.enter_guest(vcpu);
+    }
+}
+
+impl crate::vcpu::Vcpu<'_> {
+    /// What follows a call: the next op, or after a halt the look whether an interrupt has come.
+    fn fetch_after(&mut self, call: Action, op: Nanos) {
+        match call {
+            Action::WaitInterrupt => {
+                self.task = Task::Code {
+                    overhead: 0,
+                    work: 0,
+                    then: Then::Do(call),
+                };
+            }
+            Action::Hypervisor(length) => self.task = Task::Host(length),
+            Action::End => {}
+            _ => self.fetch(op),
+        }
+    }
+}

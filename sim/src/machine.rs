@@ -1,0 +1,251 @@
+//! The simulated machine: virtual time, the dispatcher, and its effects carried out.
+//!
+//! # Invariants
+//! * Time is that of the slot taken off the queue, and never goes back.
+//! * Effects only arm slots and set flags; they never call the dispatcher, so an input is over when
+//!   the next one comes.
+//! * A vCPU is off its core only by `Park`, and only while an input of its own is handled.
+
+use crate::cost::CostModel;
+use crate::locks::GuestLock;
+use crate::queue::{Queue, Slot};
+use crate::stream::Stream;
+use crate::vcpu::{Place, Vcpu};
+use std::sync::atomic::{AtomicBool, Ordering};
+use stealtime_scheduler::dispatcher::{Dispatcher, Output};
+use stealtime_scheduler::effect::Effect;
+use stealtime_scheduler::ids::{CoreId, VcpuId};
+use stealtime_scheduler::input::{Input, Timer};
+use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::run::{Plan, VmFailure};
+
+/// Slots taken between two looks at the stop flag and words on progress.
+const LOOK: u32 = 4_096;
+
+pub(crate) struct Machine<'run> {
+    pub(crate) plan: &'run Plan,
+    pub(crate) costs: &'run CostModel,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) stream: Stream<'run>,
+    pub(crate) queue: Queue,
+    pub(crate) now: Nanos,
+    pub(crate) vcpus: Vec<Vcpu<'run>>,
+    /// Guest locks, by VM and number.
+    pub(crate) locks: Vec<Vec<GuestLock>>,
+    /// vCPUs whose locks have changed since the dispatcher was told.
+    pub(crate) changed: Vec<VcpuId>,
+    pub(crate) failures: Vec<VmFailure>,
+    /// vCPUs that are not retired.
+    pub(crate) alive: usize,
+    pub(crate) measuring: bool,
+    out: Output,
+}
+
+impl<'run> Machine<'run> {
+    pub(crate) fn new(
+        plan: &'run Plan,
+        costs: &'run CostModel,
+        dispatcher: Dispatcher,
+        stream: Stream<'run>,
+        queue: Queue,
+    ) -> Self {
+        let numbered = (0..).map(VcpuId).zip(&plan.vcpus);
+        let vm_locks = plan.vms.iter().map(|vm| {
+            let kinds = vm.locks.iter().map(|(_, kind)| GuestLock::new(*kind));
+            kinds.collect()
+        });
+        Self {
+            plan,
+            costs,
+            dispatcher,
+            stream,
+            queue,
+            now: Nanos::ZERO,
+            vcpus: numbered
+                .map(|(id, vcpu)| Vcpu::new(id, vcpu, plan.seed))
+                .collect(),
+            locks: vm_locks.collect(),
+            changed: Vec::new(),
+            failures: Vec::new(),
+            alive: plan.vcpus.len(),
+            measuring: false,
+            out: Output::default(),
+        }
+    }
+
+    /// Runs to the end of the plan, the end of all programs, or until `stop` is set. The answer is
+    /// whether it was stopped.
+    pub(crate) fn run(&mut self, stop: &AtomicBool) -> bool {
+        self.queue.set(Slot::Mark, self.plan.warmup);
+        for (index, vcpu) in (0..).map(VcpuId).zip(&self.plan.vcpus) {
+            self.queue.set(Slot::Step(index), vcpu.start);
+        }
+        let mut until_look = 1;
+        let mut stopped = false;
+        while self.alive > 0 {
+            until_look -= 1;
+            if until_look == 0 {
+                until_look = LOOK;
+                self.stream.flush(self.now);
+                stopped = stop.load(Ordering::Relaxed);
+                if stopped {
+                    break;
+                }
+            }
+            // The mark is always in the queue until the end.
+            let Some((at, slot)) = self.queue.pop() else {
+                break;
+            };
+            self.now = at;
+            match slot {
+                Slot::Mark if self.measuring => break,
+                Slot::Mark => self.begin_measuring(),
+                Slot::Timer(timer) => self.tell(Input::TimerDue { timer }, None),
+                Slot::Step(vcpu) => self.step(vcpu),
+                Slot::Signal(vcpu) => self.signalled(vcpu),
+            }
+        }
+        self.end();
+        stopped
+    }
+
+    fn step(&mut self, vcpu: VcpuId) {
+        match self.vcpu(vcpu).place {
+            Place::Unborn => self.admit(vcpu),
+            Place::Switching => self.entered(vcpu),
+            Place::Guest => self.code_ends(vcpu),
+            Place::Leaving(why) => self.exited(vcpu, why),
+            Place::Hypervisor => self.host_work_ends(vcpu),
+            Place::Off | Place::Gone => {}
+        }
+    }
+
+    fn admit(&mut self, vcpu: VcpuId) {
+        let op = self.costs.op;
+        let entry = self.vcpu(vcpu);
+        entry.place = Place::Off;
+        entry.fetch(op);
+        self.tell(Input::Admit { vcpu }, None);
+    }
+
+    pub(crate) fn vcpu(&mut self, vcpu: VcpuId) -> &mut Vcpu<'run> {
+        &mut self.vcpus[vcpu.index()]
+    }
+
+    /// Tells the dispatcher and carries out what it asks for. `on` is the core on which this happens,
+    /// if it happens on one.
+    pub(crate) fn tell(&mut self, input: Input, on: Option<CoreId>) {
+        if decides(&input) {
+            self.tell_locks();
+        }
+        self.handle(input, on);
+    }
+
+    /// What guests say of their locks is told before anything is decided.
+    fn tell_locks(&mut self) {
+        let mut changed = std::mem::take(&mut self.changed);
+        for vcpu in changed.drain(..) {
+            let entry = self.vcpu(vcpu);
+            entry.listed = false;
+            let locks = entry.locks;
+            if entry.told != locks && entry.place != Place::Gone {
+                entry.told = locks;
+                self.handle(Input::Locks { vcpu, locks }, None);
+            }
+        }
+        self.changed = changed;
+    }
+
+    fn handle(&mut self, input: Input, on: Option<CoreId>) {
+        let mut out = std::mem::take(&mut self.out);
+        out.clear();
+        self.dispatcher.handle(self.now, input, &mut out);
+        self.stream.add(self.now, input, &out);
+        for effect in &out.effects {
+            self.carry_out(*effect, on);
+        }
+        self.out = out;
+    }
+
+    fn carry_out(&mut self, effect: Effect, on: Option<CoreId>) {
+        match effect {
+            Effect::Run { core, vcpu } => self.granted(core, vcpu, on),
+            Effect::Park { vcpu, .. } => {
+                self.off_core(vcpu);
+                self.vcpu(vcpu).place = Place::Off;
+            }
+            Effect::Kick { vcpu, .. } => {
+                self.vcpu(vcpu).kicked = true;
+                // A thread that is still on the way sees the flag before it enters.
+                if self.vcpu(vcpu).place != Place::Switching {
+                    self.signal(vcpu);
+                }
+            }
+            Effect::Owe { vcpu, .. } => self.vcpu(vcpu).owed = true,
+            Effect::Arm { timer, at } => self.arm(timer, at),
+            Effect::Cancel { timer } => self.queue.cancel(Slot::Timer(timer)),
+            Effect::Inject { vcpu, vector } => {
+                self.vcpu(vcpu).raise(vector);
+                if self.vcpu(vcpu).place == Place::Guest {
+                    self.signal(vcpu);
+                }
+            }
+        }
+    }
+
+    /// A timer that is due already comes one nanosecond later, so that a policy that always wants to
+    /// be called at once cannot hold virtual time still.
+    fn arm(&mut self, timer: Timer, at: Nanos) {
+        let at = (at + self.costs.timer).max(self.now + Nanos(1));
+        self.queue.set(Slot::Timer(timer), at);
+    }
+
+    fn granted(&mut self, core: CoreId, vcpu: VcpuId, on: Option<CoreId>) {
+        self.off_core(vcpu);
+        let costs = self.costs;
+        let mut cost = if on == Some(core) {
+            costs.switch_same_core
+        } else {
+            costs.switch_other_core
+        };
+        let at = self.now;
+        let entry = self.vcpu(vcpu);
+        if entry.core.replace(core).is_some_and(|last| last != core) {
+            cost += costs.migration;
+        }
+        entry.place = Place::Switching;
+        self.queue.set(Slot::Step(vcpu), at + cost);
+    }
+
+    /// What is bound to a stay on a core ends with it.
+    fn off_core(&mut self, vcpu: VcpuId) {
+        self.queue.cancel(Slot::Step(vcpu));
+        self.queue.cancel(Slot::Signal(vcpu));
+        let entry = self.vcpu(vcpu);
+        entry.kicked = false;
+        entry.owed = false;
+    }
+
+    /// Sends a signal to the vCPU's thread, unless one is on its way.
+    pub(crate) fn signal(&mut self, vcpu: VcpuId) {
+        if !self.queue.is_set(Slot::Signal(vcpu)) {
+            self.queue
+                .set(Slot::Signal(vcpu), self.now + self.costs.kick);
+        }
+    }
+}
+
+/// Whether the dispatcher may decide something on this input.
+const fn decides(input: &Input) -> bool {
+    !matches!(
+        input,
+        Input::Entered { .. }
+            | Input::Exited { .. }
+            | Input::Resumed { .. }
+            | Input::InterruptsTaken { .. }
+            | Input::ArmPeriodic { .. }
+            | Input::Locks { .. }
+            | Input::HostDelay { .. }
+            | Input::Mark(_)
+    )
+}

@@ -1,0 +1,280 @@
+//! A simulated vCPU: where it is, what its guest is about, and what the guest has seen.
+//!
+//! ```text
+//!            Run             from here on: guest code               a call, a halt
+//!   Off ───────────► Switching ───────────────► Guest ─────────────────► Leaving
+//!    ▲                                          ▲   │                       │
+//!    │ Park                             Resumed │   │ a signal              │ Exited
+//!    │                                          │   ▼                       ▼
+//!    └─────────────────────────────────────── Hypervisor ◄──────────────────┘
+//! ```
+//!
+//! Guest code makes progress in `Guest` only, and there only from `from` on: before that the entry is
+//! under way.
+
+use stealtime_guest::call::Refusal;
+use stealtime_guest::gap::THRESHOLD_NS;
+use stealtime_guest::hist;
+use stealtime_guest::interp::{Action, Interpreter};
+use stealtime_guest::op::Op;
+use stealtime_guest::rng::Rng;
+use stealtime_scheduler::ids::{CoreId, GuestLockId, VcpuId, VmId};
+use stealtime_scheduler::input::{ExitReason, GuestLocks};
+use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::run::{GuestView, VcpuPlan};
+
+use crate::locks::Turn;
+
+/// Where a vCPU is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// Not admitted yet.
+    Unborn,
+    /// Off core: ready, or waiting.
+    Off,
+    /// A core was granted and its thread is on the way.
+    Switching,
+    /// In guest mode.
+    Guest,
+    /// On the way out of the guest.
+    Leaving(ExitReason),
+    /// On its core, with the hypervisor.
+    Hypervisor,
+    /// Retired.
+    Gone,
+}
+
+/// What follows a stretch of guest code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Then {
+    /// The next op.
+    Next,
+    /// This, which takes no time of its own.
+    Do(Action),
+    /// The program turns out to be nonsense.
+    Refuse(Refusal),
+}
+
+/// What the vCPU does when it is on a core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Task {
+    /// Guest code: first what the op costs beside its length, then its work, in nanoseconds left.
+    Code {
+        /// Cost of the op.
+        overhead: u64,
+        /// Its length, which counts as progress.
+        work: u64,
+        /// What comes then.
+        then: Then,
+    },
+    /// Guest code that spins for a lock.
+    Spin {
+        /// Which.
+        lock: u16,
+        /// Since when.
+        turn: Turn,
+        /// Whether it is on a core at this moment and sees the lock.
+        watches: bool,
+    },
+    /// A call that the hypervisor is to carry out.
+    Call(Action),
+    /// Hypervisor work on the vCPU's behalf, in nanoseconds left. The next op follows.
+    Host(u64),
+}
+
+#[derive(Debug)]
+pub(crate) struct Vcpu<'plan> {
+    pub(crate) id: VcpuId,
+    pub(crate) vm: VmId,
+    pub(crate) place: Place,
+    /// The core that it has, or had last.
+    pub(crate) core: Option<CoreId>,
+    /// The dispatcher wants the core back.
+    pub(crate) kicked: bool,
+    /// Its VM has failed: it retires as soon as it is out of the guest.
+    pub(crate) doomed: bool,
+    /// A preemption is owed on leaving the critical section.
+    pub(crate) owed: bool,
+    pub(crate) task: Task,
+    /// In `Guest`: progress is accounted up to here, or begins here. In `Hypervisor`: the work began
+    /// here.
+    pub(crate) from: Nanos,
+    /// Interrupts that wait to be taken, one bit a vector.
+    pub(crate) pending: [u64; 4],
+    /// An interrupt came since the last wait for one.
+    pub(crate) interrupted: bool,
+    pub(crate) locks: GuestLocks,
+    /// What the dispatcher was last told of its locks.
+    pub(crate) told: GuestLocks,
+    /// It is in the list of those whose locks the dispatcher has to be told.
+    pub(crate) listed: bool,
+    /// The guest was interrupted at this moment and has made no progress since.
+    pub(crate) gap_from: Option<Nanos>,
+    pub(crate) request_from: Option<Nanos>,
+    pub(crate) view: GuestView,
+    interpreter: Interpreter,
+    program: &'plan [Op],
+}
+
+/// A view of nothing, with room for its histogram.
+pub(crate) fn empty_view() -> GuestView {
+    GuestView {
+        request_hist: vec![0; hist::BUCKETS],
+        ..GuestView::default()
+    }
+}
+
+impl<'plan> Vcpu<'plan> {
+    pub(crate) fn new(id: VcpuId, plan: &'plan VcpuPlan, seed: u64) -> Self {
+        Self {
+            id,
+            vm: plan.vm,
+            place: Place::Unborn,
+            core: None,
+            kicked: false,
+            doomed: false,
+            owed: false,
+            task: Task::Host(0),
+            from: Nanos::ZERO,
+            pending: [0; 4],
+            interrupted: false,
+            locks: GuestLocks::default(),
+            told: GuestLocks::default(),
+            listed: false,
+            gap_from: None,
+            request_from: None,
+            view: empty_view(),
+            // The guest kernel takes the same stream, so both draw the same lengths.
+            interpreter: Interpreter::new(Rng::new(seed, u64::from(id.0))),
+            program: &plan.program,
+        }
+    }
+
+    /// Whether it has a core.
+    pub(crate) fn on_core(&self) -> bool {
+        matches!(
+            self.place,
+            Place::Switching | Place::Guest | Place::Leaving(_) | Place::Hypervisor
+        )
+    }
+
+    /// The next op becomes its task.
+    pub(crate) fn fetch(&mut self, overhead: Nanos) {
+        let (work, then) = match self.interpreter.next(self.program) {
+            Ok(Action::Run(work)) => (work, Then::Next),
+            Ok(action) => (0, Then::Do(action)),
+            Err(error) => (0, Then::Refuse(Refusal::Program(error))),
+        };
+        self.task = Task::Code {
+            overhead: overhead.0,
+            work,
+            then,
+        };
+    }
+
+    /// How long its guest code runs if nothing comes between. A spinner needs to be looked at once
+    /// when it comes on a core, then never.
+    pub(crate) fn code_left(&self) -> Nanos {
+        match self.task {
+            Task::Code { overhead, work, .. } => Nanos(overhead.saturating_add(work)),
+            Task::Spin { .. } | Task::Call(_) | Task::Host(_) => Nanos::ZERO,
+        }
+    }
+
+    /// Accounts the progress of guest code up to now.
+    pub(crate) fn settle(&mut self, now: Nanos) {
+        if self.place != Place::Guest || now < self.from {
+            return;
+        }
+        if let Some(since) = self.gap_from.take() {
+            self.saw_gap(self.from.since(since));
+        }
+        let mut ran = now.since(self.from).0;
+        self.from = now;
+        match &mut self.task {
+            Task::Code { overhead, work, .. } => {
+                let first = ran.min(*overhead);
+                *overhead -= first;
+                ran = (ran - first).min(*work);
+                *work -= ran;
+                self.view.progress_ns += ran;
+            }
+            Task::Spin { .. } => self.view.lock_spin_ns += ran,
+            Task::Call(_) | Task::Host(_) => {}
+        }
+    }
+
+    /// A gap as long as the guest's own detector counts.
+    fn saw_gap(&mut self, gap: Nanos) {
+        if gap.0 > THRESHOLD_NS {
+            self.view.gaps += 1;
+            self.view.gap_total_ns += gap.0;
+            self.view.gap_max_ns = self.view.gap_max_ns.max(gap.0);
+        }
+    }
+
+    /// The guest was interrupted now, in the midst of its code. If it had made no progress since it
+    /// was last interrupted, that gap goes on.
+    pub(crate) fn gap_begins(&mut self, now: Nanos) {
+        if self.gap_from.is_none() && now >= self.from {
+            self.gap_from = Some(now);
+        }
+    }
+
+    /// Figures count from now on.
+    pub(crate) fn measure_from(&mut self, now: Nanos) {
+        self.settle(now);
+        self.view = empty_view();
+        self.gap_from = self.gap_from.map(|_| now);
+    }
+
+    /// Figures count up to now; a gap that is still open counts too.
+    pub(crate) fn measure_to(&mut self, now: Nanos) {
+        self.settle(now);
+        if let Some(since) = self.gap_from.take() {
+            self.saw_gap(now.min(self.gap_end()).since(since));
+        }
+    }
+
+    /// In guest mode the gap ends when the entry is done.
+    fn gap_end(&self) -> Nanos {
+        match self.place {
+            Place::Guest => self.from,
+            _ => Nanos::MAX,
+        }
+    }
+
+    /// A request ends, if one began.
+    pub(crate) fn request_ends(&mut self, now: Nanos) -> Result<(), Refusal> {
+        let began = self.request_from.take().ok_or(Refusal::NoRequest)?;
+        let latency = now.since(began).0;
+        self.view.requests += 1;
+        self.view.request_max_ns = self.view.request_max_ns.max(latency);
+        let count = &mut self.view.request_hist[hist::bucket(latency)];
+        *count = count.saturating_add(1);
+        Ok(())
+    }
+
+    pub(crate) fn raise(&mut self, vector: u8) {
+        self.pending[usize::from(vector >> 6)] |= 1 << (vector & 63);
+    }
+
+    /// The guest takes the interrupts that wait for it; the answer is how many.
+    pub(crate) fn take_interrupts(&mut self) -> u32 {
+        let taken = std::mem::take(&mut self.pending);
+        let count = taken.iter().map(|word| word.count_ones()).sum();
+        self.interrupted |= count > 0;
+        self.view.interrupts += u64::from(count);
+        count
+    }
+
+    /// The guest has the lock, whether it knows or not.
+    pub(crate) fn holds_one_more(&mut self) {
+        self.locks.held = self.locks.held.saturating_add(1);
+        self.locks.waits_for = None;
+    }
+
+    pub(crate) const fn lock_id(&self, lock: u16) -> GuestLockId {
+        GuestLockId::new(self.vm, lock)
+    }
+}
