@@ -4,6 +4,7 @@
 //! tested without KVM; `machine` implements it with a KVM vCPU.
 
 use crate::kick::KickHandle;
+use std::fmt::Debug;
 use std::sync::Arc;
 use stealtime_guest::op::BadOp;
 use stealtime_scheduler::ids::VcpuId;
@@ -110,7 +111,7 @@ pub trait Cpu: Send {
 }
 
 /// The shared page of a vCPU as any thread may read it, while the guest runs.
-pub trait Watch: Send + Sync {
+pub trait Watch: Send + Sync + Debug {
     /// What the page says of locks.
     fn locks(&self) -> GuestLocks;
 

@@ -1,7 +1,15 @@
 //! A minimal KVM VMM that runs vCPU threads of small guest kernels under our own scheduler.
 
+pub mod clock;
+pub mod conduct;
 pub mod cpu;
+pub mod crew;
+pub mod engine;
+pub mod host;
+pub mod interference;
 pub mod kick;
-pub mod runstate;
 pub mod machine;
 pub mod probe;
+pub mod runstate;
+pub mod thread;
+pub mod vectors;

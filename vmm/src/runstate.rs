@@ -208,7 +208,11 @@ impl RunState {
 
     /// The engine takes the core from the calling thread, which has said that it stopped.
     pub fn park(&self) {
-        let old = self.change(|word| (word & !(CORE | PLACE | KICK)) | PARKED);
+        // A thread that ended by a panic is gone before the engine hears of it.
+        let old = self.change(|word| match place(word) {
+            Place::Gone => word,
+            _ => (word & !(CORE | PLACE | KICK)) | PARKED,
+        });
         debug_assert!(
             !matches!(place(old), Place::Guest(_)),
             "parked while in guest code"

@@ -1,0 +1,80 @@
+//! Host interference: how long a vCPU's thread waited for the host although a core was its own.
+//!
+//! The kernel counts for each thread the time that it was runnable and did not run
+//! (`/proc/self/task/TID/schedstat`, second field, nanoseconds). A vCPU's thread without a core
+//! sleeps and is not runnable, so whatever is counted was waited while it had one: other processes,
+//! interrupts, our own timer thread, and the few microseconds in which the thread before it goes to
+//! sleep. Under the policy `host` the same figure is the host's own scheduling.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use stealtime_scheduler::time::Nanos;
+
+/// The run delay of one thread. Any thread may read it.
+#[derive(Debug)]
+pub struct RunDelay {
+    file: File,
+    /// What was told so far, in nanoseconds.
+    told: AtomicU64,
+}
+
+impl RunDelay {
+    /// That of a thread of this process; counts from now.
+    ///
+    /// # Errors
+    /// If the kernel does not keep such figures.
+    pub fn of(thread: i32) -> io::Result<Self> {
+        let file = File::open(format!("/proc/self/task/{thread}/schedstat"))?;
+        let now = read(&file)?;
+        Ok(Self {
+            file,
+            told: AtomicU64::new(now),
+        })
+    }
+
+    /// How much was added since this was last asked, by whomever: nothing is told twice.
+    #[must_use]
+    pub fn since_last_told(&self) -> Nanos {
+        // A thread that has ended can no longer be read, and has been told by then.
+        let Ok(now) = read(&self.file) else {
+            return Nanos::ZERO;
+        };
+        let before = self.told.fetch_max(now, Ordering::Relaxed);
+        Nanos(now.saturating_sub(before))
+    }
+}
+
+fn read(file: &File) -> io::Result<u64> {
+    let mut buffer = [0; 64];
+    let length = file.read_at(&mut buffer, 0)?;
+    parse(&buffer[..length]).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+fn parse(line: &[u8]) -> Option<u64> {
+    let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    fields.nth(1)?.parse().ok()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_field_is_the_run_delay() {
+        assert_eq!(parse(b"1038109 1988808 1\n"), Some(1_988_808));
+        assert_eq!(parse(b"1038109\n"), None);
+    }
+
+    #[test]
+    fn a_delay_is_told_once() {
+        let thread = rustix::thread::gettid().as_raw_pid();
+        let delay = RunDelay::of(thread).unwrap();
+        let first = delay.since_last_told();
+        let second = delay.since_last_told();
+        let total = read(&delay.file).unwrap();
+        assert!(first.0 + second.0 <= total);
+        assert!(RunDelay::of(-1).is_err());
+    }
+}
