@@ -109,20 +109,27 @@ impl VcpuParams {
 
     /// Refuses a cap and a reservation, for policies that know neither.
     pub fn no_limits(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
-        for (param, given) in [
-            ("cap", self.cap.is_some()),
-            ("period", self.period.is_some()),
-            ("budget", self.budget.is_some()),
-        ] {
-            if given {
-                return Err(Refused {
-                    policy,
-                    param,
-                    knows,
-                });
-            }
+        self.no_reservation(policy, knows)?;
+        let param = "cap";
+        let refused = Refused {
+            policy,
+            param,
+            knows,
+        };
+        self.cap.map_or(Ok(()), |_| Err(refused))
+    }
+
+    /// Refuses a real-time reservation.
+    pub fn no_reservation(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
+        let given = [("period", self.period), ("budget", self.budget)];
+        match given.into_iter().find(|(_, value)| value.is_some()) {
+            Some((param, _)) => Err(Refused {
+                policy,
+                param,
+                knows,
+            }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Refuses a slice of its own.

@@ -43,6 +43,7 @@ pub const POLICIES: &[&PolicyInfo] = &[
     &policies::fss::INFO,
     &policies::eevdf::INFO,
     &policies::cfs::INFO,
+    &policies::credit::INFO,
     &policies::stride::INFO,
     &policies::lottery::INFO,
     &policies::bvt::INFO,

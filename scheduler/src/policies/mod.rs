@@ -2,6 +2,7 @@
 
 pub mod bvt;
 pub mod cfs;
+pub mod credit;
 pub mod eevdf;
 pub mod fss;
 pub mod host;

@@ -1,0 +1,109 @@
+//! Behaviours of `credit` as a whole; its arithmetic is tested beside it.
+
+use crate::policy::VcpuParams;
+use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, spin, us};
+
+fn shares(vm: u16, shares: u32) -> VcpuParams {
+    VcpuParams {
+        shares: Some(shares),
+        ..plain(vm)
+    }
+}
+
+#[test]
+fn two_vms_of_two_vcpus_get_a_third_and_two_thirds() {
+    let of = |vm, weight| VcpuParams {
+        siblings: 2,
+        ..shares(vm, weight)
+    };
+    let vcpus = [of(0, 1), of(0, 1), of(1, 2), of(1, 2)];
+    let vcpus = vcpus.into_iter().map(|params| (params, spin())).collect();
+    let mut world = World::new("credit", 2, vcpus);
+    world.run_until(secs(60));
+    let first = (world.share(0) + world.share(1)) / 2.0;
+    assert!((first - 1.0 / 3.0).abs() < 0.02, "{first}");
+}
+
+#[test]
+fn a_capped_vm_gets_its_cap_and_no_more() {
+    let capped = VcpuParams {
+        cap: Some(25),
+        ..plain(0)
+    };
+    let mut world = World::new("credit", 1, vec![(capped, spin()), (plain(1), spin())]);
+    world.run_until(secs(60));
+    assert!((world.share(0) - 0.25).abs() < 0.02, "{}", world.share(0));
+    let mut alone = World::new("credit", 1, vec![(capped, spin())]);
+    alone.run_until(secs(60));
+    assert!((alone.share(0) - 0.25).abs() < 0.02, "{}", alone.share(0));
+}
+
+#[test]
+fn a_vcpu_that_wakes_under_is_boosted_and_starts_after_the_rate_limit_at_most() {
+    let sleeper = repeat(&[Step::Run(us(200)), Step::Sleep(us(9_700))]);
+    let vcpus = vec![(plain(0), sleeper), (plain(1), spin()), (plain(2), spin())];
+    let mut world = World::new("credit", 1, vcpus);
+    world.run_until(secs(10));
+    assert!(world.longest_wait(0) <= ms(1), "{}", world.longest_wait(0));
+}
+
+#[test]
+fn the_rate_limit_protects_what_just_began_to_run() {
+    // The hog runs from 0; the sleeper wakes 300 us later and waits for the other 700 us.
+    let wakes = |at| first_then(&[Step::Sleep(at)], &[Step::Run(secs(100))]);
+    let second = |at| {
+        let vcpus = vec![(plain(0), wakes(at)), (plain(1), spin())];
+        let mut world = World::new("credit", 1, vcpus);
+        world.run_until(ms(20));
+        world.switches(0)[2]
+    };
+    assert_eq!(second(us(300)), (ms(1), 0));
+    // With 50 us the source looks after 100 us, then after the remaining 850 us.
+    assert_eq!(second(us(50)), (ms(1), 0));
+}
+
+#[test]
+fn charging_by_tick_is_cheated_by_a_guest_that_sleeps_at_the_tick_and_charging_by_time_is_not() {
+    let share = |policy: &str| {
+        // Runs from 0.2 ms after each tick to 0.3 ms before the next.
+        let round = [Step::Run(us(9_500)), Step::Sleep(us(500))];
+        let cheat = first_then(&[Step::Sleep(us(200))], &round);
+        let vcpus = vec![(plain(0), cheat), (plain(1), spin())];
+        let mut world = World::new(policy, 1, vcpus);
+        world.run_until(secs(30));
+        world.share(0)
+    };
+    let (tick, time) = (
+        share("credit:charge=tick,ratelimit=0"),
+        share("credit:ratelimit=0"),
+    );
+    assert!(tick > 0.85, "{tick}");
+    assert!(time < 0.60, "{time}");
+}
+
+#[test]
+fn a_slice_is_thirty_milliseconds_between_equals() {
+    let mut world = World::new("credit", 1, vec![(plain(0), spin()), (plain(1), spin())]);
+    world.run_until(secs(1));
+    let lengths: Vec<_> = world
+        .switches(0)
+        .windows(2)
+        .map(|w| w[1].0 - w[0].0)
+        .collect();
+    assert!(
+        lengths.iter().all(|length| *length == ms(30)),
+        "{lengths:?}"
+    );
+}
+
+#[test]
+fn a_weight_within_a_wider_vm_is_refused() {
+    let params = VcpuParams {
+        siblings: 2,
+        weight: Some(3),
+        ..plain(0)
+    };
+    let config = World::config("credit", 1, &[(params, spin())]);
+    let refused = crate::dispatcher::Dispatcher::new(&config).expect_err("not understood");
+    assert!(refused.to_string().contains("vcpu 0"), "{refused}");
+}
