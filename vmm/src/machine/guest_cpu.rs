@@ -1,93 +1,145 @@
 //! A vCPU of KVM as a [`Cpu`].
 
-use super::{Calibration, MachineError, SharedPage};
+use super::exits::{self, Stop};
+use super::interrupts::Pending;
+use super::memory::Memory;
+use super::tsc::Moment;
+use super::{MachineError, SharedPage, start};
 use crate::cpu::{Cpu, Exit, Queued, Watch};
 use crate::kick::KickHandle;
+use kvm_ioctls::{VcpuFd, VmFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use stealtime_guest::call::Command;
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::GuestLocks;
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::GuestView;
 
+/// How far a vCPU has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Not entered yet.
+    Made,
+    /// Waits for commands.
+    Booted,
+    /// Runs its program.
+    Started,
+}
+
 /// A vCPU of KVM with its guest.
 #[derive(Debug)]
-pub struct GuestCpu {}
+pub struct GuestCpu {
+    // Dropped in this order: the vCPU before the memory it runs in.
+    pub(super) vcpu: VcpuFd,
+    pub(super) page: SharedPage,
+    pub(super) phase: Phase,
+    pub(super) clock: Option<Moment>,
+    /// The start of the run, in nanoseconds of CLOCK_MONOTONIC.
+    pub(super) epoch_ns: Option<u64>,
+    id: VcpuId,
+    pending: Pending,
+    immediate_exit: KickHandle,
+}
+
+/// What a vCPU is made of.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) vm: &'a VmFd,
+    pub(super) cpuid: &'a kvm_bindings::CpuId,
+    pub(super) memory: &'a Arc<Memory>,
+    pub(super) page: SharedPage,
+    pub(super) index: u32,
+    pub(super) id: VcpuId,
+}
 
 impl GuestCpu {
+    #[expect(unsafe_code, reason = "a pointer to kvm_run for the signal handler")]
+    pub(super) fn new(parts: Parts<'_>) -> Result<Self, MachineError> {
+        use super::error::Step;
+        let mut vcpu = parts
+            .vm
+            .create_vcpu(u64::from(parts.index))
+            .map_err(MachineError::kvm(Step::CreateVcpu))?;
+        vcpu.set_cpuid2(parts.cpuid)
+            .map_err(MachineError::kvm(Step::SetCpuid))?;
+        start::set_registers(&vcpu, parts.memory, parts.index)?;
+        let byte = NonNull::from(&mut vcpu.get_kvm_run().immediate_exit).cast::<AtomicU8>();
+        // SAFETY: the byte lies in the mapping of `kvm_run`, which `vcpu` keeps at its place (also
+        // when it moves) until it is dropped; whoever uses the handle drops its target before the
+        // CPU (contract of `KickHandle::new`). It is accessed as an atomic, and once, at each entry,
+        // by the kernel.
+        let immediate_exit = unsafe { KickHandle::new(byte) };
+        Ok(Self {
+            vcpu,
+            page: parts.page,
+            phase: Phase::Made,
+            clock: None,
+            epoch_ns: None,
+            id: parts.id,
+            pending: Pending::default(),
+            immediate_exit,
+        })
+    }
+
     /// Its number over all VMs.
     #[must_use]
-    pub fn id(&self) -> VcpuId {
-        VcpuId(0)
-    }
-
-    /// Runs the guest up to where it is ready to start its program, and learns how its clock relates
-    /// to the host's. On the vCPU's own thread.
-    ///
-    /// # Errors
-    /// If the guest does not get there.
-    pub fn boot(&mut self) -> Result<(), MachineError> {
-        Err(MachineError::Unfinished)
-    }
-
-    /// Measures how fast the guest's work loop is. After [`Self::boot`], before the first entry; one
-    /// vCPU of a run does so while the others wait.
-    ///
-    /// # Errors
-    /// If the guest fails.
-    pub fn calibrate(&mut self) -> Result<Calibration, MachineError> {
-        Err(MachineError::Unfinished)
-    }
-
-    /// Sets what a calibration found. Before the first entry.
-    pub fn set_calibration(&mut self, _calibration: &Calibration) {}
-
-    /// Sets the start of the run, in nanoseconds of CLOCK_MONOTONIC: the guest's clock reads the time
-    /// since then. After [`Self::boot`], before the first entry.
-    pub fn set_clock_epoch(&mut self, _monotonic_ns: u64) {}
-
-    /// How exactly the guest's clock is known, in nanoseconds: half the tightest bracket.
-    #[must_use]
-    pub fn clock_uncertainty_ns(&self) -> u64 {
-        0
-    }
-
-    /// Its shared page, for other threads too.
-    #[must_use]
-    pub fn page(&self) -> SharedPage {
-        unimplemented!()
+    pub const fn id(&self) -> VcpuId {
+        self.id
     }
 }
 
 impl Cpu for GuestCpu {
+    /// The first entry starts the program.
     fn enter(&mut self) -> Exit {
-        Exit::Fault(MachineError::Unfinished.to_string())
+        if self.phase == Phase::Booted {
+            let command = Command::Start as u32;
+            self.page.get().command.store(command, Ordering::Relaxed);
+            self.phase = Phase::Started;
+        }
+        if let Err(error) = self.pending.deliver(&mut self.vcpu) {
+            return Exit::Fault(format!("KVM could not inject an interrupt: {error}"));
+        }
+        match exits::run(&mut self.vcpu, self.page.get()) {
+            Stop::Exit(exit) => exit,
+            Stop::Ready => Exit::Fault("the guest started anew by itself".into()),
+        }
     }
 
-    fn queue_interrupt(&mut self, _vector: u8) {}
+    fn queue_interrupt(&mut self, vector: u8) {
+        self.pending.insert(vector);
+    }
 
     fn interrupts_queued(&self) -> Queued {
-        Queued::None
+        if self.pending.is_empty() {
+            Queued::None
+        } else {
+            Queued::Some
+        }
+    }
+
+    fn set_preempt_pending(&mut self, pending: bool) {
+        Watch::set_preempt_pending(&self.page, pending);
     }
 
     fn locks(&self) -> GuestLocks {
-        GuestLocks::default()
+        Watch::locks(&self.page)
     }
 
     fn view(&self) -> GuestView {
-        GuestView::default()
+        Watch::view(&self.page)
     }
 
-    fn clock_offset_ns(&self, _now: Nanos) -> Option<i64> {
-        None
+    fn clock_offset_ns(&self, now: Nanos) -> Option<i64> {
+        self.clock_offset(now)
     }
 
     fn kick_handle(&self) -> KickHandle {
-        unimplemented!()
+        self.immediate_exit
     }
 
     fn watch(&self) -> Arc<dyn Watch> {
-        Arc::new(self.page())
+        Arc::new(self.page.clone())
     }
-
-    fn set_preempt_pending(&mut self, _pending: bool) {}
 }

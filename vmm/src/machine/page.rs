@@ -1,23 +1,87 @@
 //! The host's side of a vCPU's shared page.
 
+use super::memory::Memory;
 use crate::cpu::Watch;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use stealtime_guest::lock::State;
+use stealtime_guest::page::Page;
+use stealtime_scheduler::ids::{GuestLockId, VmId};
 use stealtime_scheduler::input::GuestLocks;
 use stealtime_workloads::run::GuestView;
 
 /// A vCPU's shared page. Any thread may read it at any time, also while the guest runs.
+///
+/// Counts and sums of the view are cumulative: whoever wants those of an interval subtracts. Maxima
+/// count from the last [`Watch::restart_maxima`].
 #[derive(Clone, Debug)]
-pub struct SharedPage {}
+pub struct SharedPage {
+    memory: Arc<Memory>,
+    vm: VmId,
+    index: u32,
+}
+
+impl SharedPage {
+    pub(super) const fn new(memory: Arc<Memory>, vm: VmId, index: u32) -> Self {
+        Self { memory, vm, index }
+    }
+
+    pub(super) fn get(&self) -> &Page {
+        self.memory.page(self.index)
+    }
+}
 
 impl Watch for SharedPage {
+    /// A waiter to whom a ticket lock was handed, though it does not know yet, counts as its holder.
     fn locks(&self) -> GuestLocks {
-        GuestLocks::default()
+        let page = self.get();
+        // SeqCst with the guest's own: see `Locks::leave_critical` of the kernel.
+        let state = State::decode(page.lock_state.load(Ordering::SeqCst));
+        let handed = state.waits_for.is_some_and(|number| {
+            let ticket = page.ticket.load(Ordering::Relaxed);
+            let lock = self.memory.lock(number);
+            lock.is_some_and(|lock| lock.is_turn(ticket))
+        });
+        GuestLocks {
+            held: state.held.saturating_add(u16::from(handed)),
+            critical: state.critical,
+            waits_for: state
+                .waits_for
+                .filter(|_| !handed)
+                .map(|number| GuestLockId::new(self.vm, number)),
+        }
     }
 
     fn view(&self) -> GuestView {
-        GuestView::default()
+        let page = self.get();
+        let read = |field: &std::sync::atomic::AtomicU64| field.load(Ordering::Relaxed);
+        let histogram: Vec<u32> = page
+            .request_hist
+            .iter()
+            .map(|bucket| bucket.load(Ordering::Relaxed))
+            .collect();
+        let (gap_max_ns, request_max_ns) = page.maxima();
+        GuestView {
+            progress_ns: read(&page.progress_ns),
+            gaps: read(&page.gaps),
+            gap_total_ns: read(&page.gap_total_ns),
+            gap_max_ns,
+            // From the histogram, so that the two agree also while the guest counts.
+            requests: histogram.iter().map(|count| u64::from(*count)).sum(),
+            request_hist: histogram,
+            request_max_ns,
+            interrupts: read(&page.interrupts),
+            lock_acquisitions: read(&page.lock_acquisitions),
+            lock_spin_ns: read(&page.lock_spin_ns),
+        }
     }
 
-    fn restart_maxima(&self) {}
+    fn restart_maxima(&self) {
+        self.get().maxima_epoch.fetch_add(1, Ordering::Relaxed);
+    }
 
-    fn set_preempt_pending(&self, _pending: bool) {}
+    fn set_preempt_pending(&self, pending: bool) {
+        let word = &self.get().preempt_pending;
+        word.store(u32::from(pending), Ordering::SeqCst);
+    }
 }
