@@ -21,6 +21,7 @@ pub use step::{LONGEST_STEP, SHORTEST_PERIOD, Statement, StepError, Target, WORD
 use crate::run::{Plan, VcpuPlan, VmPlan};
 use build::Built;
 use error::{Fault, nearest};
+use std::collections::HashSet;
 use std::sync::LazyLock;
 use stealtime_scheduler::dispatcher::{ConfigError, Dispatcher};
 use stealtime_scheduler::spec::{NamedOptions, PolicySpec};
@@ -158,55 +159,59 @@ impl Scenario {
     /// If something asked for is out of range, or if the policy does not understand its options or a
     /// parameter of a vCPU.
     pub fn plan(&self, overrides: &Overrides) -> Result<Plan, ScenarioError> {
-        let wrong = |problem| Fault { at: None, problem }.in_file(&self.file, "");
-        let value = |key: &str, written: String, expected: &str| {
-            wrong(Problem::Value {
-                key: key.to_owned(),
-                written,
-                expected: expected.to_owned(),
-            })
-        };
-        let cores = match &overrides.cores {
-            None => (0..self.cores).collect(),
-            Some(cores) => cores.clone(),
-        };
-        let mut sorted = cores.clone();
-        sorted.sort_unstable();
-        sorted.dedup();
-        if cores.is_empty() || sorted.len() != cores.len() {
-            let expected = "at least one core, each only once";
-            return Err(value("cores", format!("{cores:?}"), expected));
-        }
-        let duration = overrides.duration.unwrap_or(self.duration);
-        if duration == Nanos::ZERO || duration > LONGEST_RUN {
-            let expected = "a time of more than 0, at most 24 hours (1440m)";
-            return Err(value("duration", duration.to_string(), expected));
-        }
-        let warmup = overrides.warmup.unwrap_or(self.warmup);
-        if warmup > LONGEST_RUN {
-            let expected = "a time of at most 24 hours (1440m)";
-            return Err(value("warmup", warmup.to_string(), expected));
-        }
+        let in_file = |problem| Fault { at: None, problem }.in_file(&self.file, "");
         let plan = Plan {
             scenario: self.name.clone(),
             policy: overrides.policy.as_ref().unwrap_or(&self.policy).clone(),
-            cores,
-            warmup,
-            duration,
+            cores: match &overrides.cores {
+                None => (0..self.cores).collect(),
+                Some(cores) => cores.clone(),
+            },
+            warmup: overrides.warmup.unwrap_or(self.warmup),
+            duration: overrides.duration.unwrap_or(self.duration),
             seed: overrides.seed.unwrap_or(DEFAULT_SEED),
             vms: self.built.vms.clone(),
             vcpus: self.built.vcpus.clone(),
             host_locks: self.built.host_locks.clone(),
         };
+        conditions(&plan).map_err(in_file)?;
         // The dispatcher is the judge of policy and parameters; this one is never used.
         match Dispatcher::new(&plan.config()) {
             Ok(_) => Ok(plan),
-            Err(ConfigError::Policy(error)) => Err(wrong(Problem::Policy(error))),
-            Err(ConfigError::Param { vcpu, refused }) => Err(wrong(Problem::Refused {
-                vcpu: plan.vcpu_name(vcpu),
-                refused,
+            Err(error) => Err(in_file(match error {
+                ConfigError::Policy(error) => Problem::Policy(error),
+                ConfigError::Param { vcpu, refused } => Problem::Refused {
+                    vcpu: plan.vcpu_name(vcpu),
+                    refused,
+                },
+                ConfigError::None(what) => value(what, "none".to_owned(), "at least one"),
             })),
-            Err(ConfigError::None(what)) => Err(value(what, "none".to_owned(), "at least one")),
         }
     }
+}
+
+fn value(key: &str, written: String, expected: &str) -> Problem {
+    Problem::Value {
+        key: key.to_owned(),
+        written,
+        expected: expected.to_owned(),
+    }
+}
+
+/// Checks the conditions of a run, wherever they come from.
+fn conditions(plan: &Plan) -> Result<(), Problem> {
+    let different: HashSet<_> = plan.cores.iter().collect();
+    if plan.cores.is_empty() || different.len() != plan.cores.len() {
+        let expected = "at least one core, each only once";
+        return Err(value("cores", format!("{:?}", plan.cores), expected));
+    }
+    if !(Nanos(1)..=LONGEST_RUN).contains(&plan.duration) {
+        let expected = "a time of more than 0, at most 24 hours (1440m)";
+        return Err(value("duration", plan.duration.to_string(), expected));
+    }
+    if plan.warmup > LONGEST_RUN {
+        let expected = "a time of at most 24 hours (1440m)";
+        return Err(value("warmup", plan.warmup.to_string(), expected));
+    }
+    Ok(())
 }
