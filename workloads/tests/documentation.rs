@@ -30,7 +30,7 @@ fn every_step_and_every_embedded_scenario_has_its_row() {
                 .nth(1)
                 .is_some_and(|cell| cell.contains(what))
         };
-        rows.iter().any(|row| first(row))
+        rows.iter().any(first)
     };
     for word in WORDS {
         let named = [format!("`{word} "), format!("`{word}`")];
