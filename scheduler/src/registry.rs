@@ -44,6 +44,7 @@ pub const POLICIES: &[&PolicyInfo] = &[
     &policies::eevdf::INFO,
     &policies::cfs::INFO,
     &policies::credit::INFO,
+    &policies::credit2::INFO,
     &policies::stride::INFO,
     &policies::lottery::INFO,
     &policies::bvt::INFO,

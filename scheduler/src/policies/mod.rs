@@ -3,6 +3,7 @@
 pub mod bvt;
 pub mod cfs;
 pub mod credit;
+pub mod credit2;
 pub mod eevdf;
 pub mod fss;
 pub mod host;
