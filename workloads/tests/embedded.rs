@@ -251,7 +251,7 @@ fn the_jobs_of_a_build_come_to_an_end() {
         let all = actions(&plan, number);
         assert!(all.len() < ACTIONS);
         let returns = all.iter().filter(|a| **a == Action::UserReturn).count();
-        assert_eq!(returns, 50);
+        assert_eq!(returns, 120);
     }
     assert!(asks_for_kernel_priority(&plan, "job-1"));
 }
