@@ -109,7 +109,12 @@ impl VcpuParams {
 
     /// Refuses a cap and a reservation, for policies that know neither.
     pub fn no_limits(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
-        self.no_reservation(policy, knows)?;
+        self.no_cap(policy, knows)?;
+        self.no_reservation(policy, knows)
+    }
+
+    /// Refuses a cap.
+    pub fn no_cap(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
         let param = "cap";
         let refused = Refused {
             policy,
@@ -117,6 +122,22 @@ impl VcpuParams {
             knows,
         };
         self.cap.map_or(Ok(()), |_| Err(refused))
+    }
+
+    /// Refuses weights and shares other than 1, for policies to which all are equal.
+    pub fn no_weights(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
+        let given = [("weight", self.weight), ("shares", self.shares)];
+        match given
+            .into_iter()
+            .find(|(_, value)| value.is_some_and(|value| value != 1))
+        {
+            Some((param, _)) => Err(Refused {
+                policy,
+                param,
+                knows,
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Refuses a real-time reservation.
@@ -291,7 +312,7 @@ pub trait Policy: Debug + Send {
         None
     }
 
-    /// The instant it wanted has come.
+    /// The instant it wanted has come. Everybody on a core has just been charged.
     fn timer(&mut self, _now: Nanos) -> Resched {
         Resched::default()
     }
@@ -302,7 +323,7 @@ pub trait Policy: Debug + Send {
     /// The vCPU on a core began (`Mode::Hypervisor`) or ended hypervisor work.
     fn mode(&mut self, _now: Nanos, _vcpu: VcpuId, _mode: Mode) {}
 
-    /// The accounting period has passed.
+    /// The accounting period has passed. Everybody on a core has just been charged.
     fn periodic(&mut self, _now: Nanos) -> Resched {
         Resched::default()
     }

@@ -45,6 +45,7 @@ pub const POLICIES: &[&PolicyInfo] = &[
     &policies::cfs::INFO,
     &policies::credit::INFO,
     &policies::credit2::INFO,
+    &policies::rtds::INFO,
     &policies::stride::INFO,
     &policies::lottery::INFO,
     &policies::bvt::INFO,

@@ -55,15 +55,7 @@ impl Policy for Host {
         params.no_nice("host", knows)?;
         params.no_slice("host", knows)?;
         params.no_limits("host", knows)?;
-        for (param, given) in [("weight", params.weight), ("shares", params.shares)] {
-            if given.is_some_and(|value| value != 1) {
-                return Err(Refused {
-                    policy: "host",
-                    param,
-                    knows,
-                });
-            }
-        }
+        params.no_weights("host", knows)?;
         Ok(())
     }
 

@@ -11,4 +11,5 @@ pub mod lottery;
 pub mod nice;
 pub mod null;
 pub mod rr;
+pub mod rtds;
 pub mod stride;

@@ -83,15 +83,7 @@ impl Policy for Null {
         params.no_nice("null", knows)?;
         params.no_slice("null", knows)?;
         params.no_limits("null", knows)?;
-        for (param, given) in [("weight", params.weight), ("shares", params.shares)] {
-            if given.is_some_and(|value| value != 1) {
-                return Err(Refused {
-                    policy: "null",
-                    param,
-                    knows,
-                });
-            }
-        }
+        params.no_weights("null", knows)?;
         self.vcpus.push(Assigned::default());
         Ok(())
     }

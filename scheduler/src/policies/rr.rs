@@ -67,15 +67,7 @@ impl Policy for RoundRobin {
         params.no_nice("rr", knows)?;
         params.no_slice("rr", knows)?;
         params.no_limits("rr", knows)?;
-        for (param, given) in [("weight", params.weight), ("shares", params.shares)] {
-            if given.is_some_and(|value| value != 1) {
-                return Err(Refused {
-                    policy: "rr",
-                    param,
-                    knows,
-                });
-            }
-        }
+        params.no_weights("rr", knows)?;
         self.home.push(CoreId(0));
         Ok(())
     }

@@ -1,0 +1,397 @@
+//! `rtds`: Xen's real-time deferrable server.
+//!
+//! 1. Every vCPU has a reservation: a budget of run time in each period. Its deadline is the end of the
+//!    current period.
+//! 2. The vCPU with the earliest deadline runs, on any core (global EDF).
+//! 3. Running uses budget. It is kept while the vCPU waits or sleeps within its period (deferrable).
+//! 4. At the end of a period the budget is full again and the deadline is one period later; after a
+//!    long sleep the periods missed are skipped.
+//! 5. Without budget a vCPU waits for its next period. With `extratime=on` it goes on instead, at a
+//!    lower priority level: a level is a whole budget used within the period.
+//! 6. A vCPU that becomes runnable preempts the running one with the latest deadline of the lowest
+//!    level, if that is behind it and no core is idle.
+//!
+//! Source: Xen `xen/common/sched/rt.c`, from general knowledge and its documentation: default period
+//! 10 ms, default budget 4 ms, event-driven replenishment.
+
+use crate::event::Waits;
+use crate::ids::{CoreId, VcpuId};
+use crate::policy::{
+    Enqueue, Pick, Placed, Policy, Preempt, Refused, Resched, Slice, SliceEnd, VcpuParams,
+    WorkConserving,
+};
+use crate::queue::KeyedQueue;
+use crate::registry::{PolicyInfo, ScheduledBy};
+use crate::spec::{Inconsistent, OptionInfo, OptionKind, SWITCH};
+use crate::time::Nanos;
+
+/// What `rtds` says of itself.
+pub const INFO: PolicyInfo = PolicyInfo {
+    name: "rtds",
+    summary: "Xen's real-time deferrable server: budget and period, global EDF",
+    rules: &[
+        "Every vCPU has a budget of run time in each period; its deadline is the period's end.",
+        "The vCPU with the earliest deadline runs, on any core.",
+        "Budget is kept while the vCPU waits or sleeps within its period.",
+        "At the end of a period the budget is full again.",
+        "Without budget a vCPU waits for its next period; with `extratime=on` it goes on at a lower \
+         priority level.",
+        "A vCPU that becomes runnable preempts the one with the latest deadline, if that is later.",
+    ],
+    source: "Xen xen/common/sched/rt.c, from general knowledge",
+    quirks: &[
+        "With extratime=off a core stays idle although vCPUs wait, once their budgets are used up.",
+        "Reservations are not checked for feasibility: more than the cores have can be promised.",
+    ],
+    options: &[
+        OptionInfo {
+            name: "period",
+            kind: OptionKind::Time {
+                min: Nanos::from_micros(100),
+                max: Nanos::from_secs(10),
+            },
+            default: "10ms",
+            help: "period of a vCPU that gives none of its own",
+        },
+        OptionInfo {
+            name: "budget",
+            kind: OptionKind::Time {
+                min: Nanos::from_micros(10),
+                max: Nanos::from_secs(10),
+            },
+            default: "4ms",
+            help: "budget of a vCPU that gives none of its own",
+        },
+        OptionInfo {
+            name: "extratime",
+            kind: SWITCH,
+            default: "on",
+            help: "whether a vCPU may go on without budget when nobody with budget waits",
+        },
+    ],
+    scheduled_by: ScheduledBy::Policy,
+    consistent: |options| {
+        if options.time("budget") <= options.time("period") {
+            return Ok(());
+        }
+        Err(Inconsistent {
+            option: "budget",
+            expected: format!("at most the period, {}", options.time("period")),
+        })
+    },
+    build: |options, cores| {
+        Box::new(Rtds {
+            period: options.time("period"),
+            budget: options.time("budget"),
+            extratime: options.on("extratime"),
+            servers: Vec::new(),
+            queue: KeyedQueue::default(),
+            replenish: KeyedQueue::default(),
+            running: vec![None; usize::from(cores)],
+        })
+    },
+};
+
+/// Whole budgets used within the period, then the deadline: the lesser goes first.
+type Urgency = (u32, Nanos);
+
+#[derive(Debug)]
+struct Server {
+    period: Nanos,
+    budget: Nanos,
+    left: Nanos,
+    level: u32,
+    deadline: Nanos,
+    /// Runnable without budget.
+    depleted: bool,
+    home: CoreId,
+}
+
+#[derive(Debug)]
+struct Rtds {
+    period: Nanos,
+    budget: Nanos,
+    extratime: bool,
+    servers: Vec<Server>,
+    queue: KeyedQueue<Urgency>,
+    /// Runnable vCPUs by the end of their period.
+    replenish: KeyedQueue<Nanos>,
+    running: Vec<Option<VcpuId>>,
+}
+
+impl Server {
+    /// The period in which `now` lies, with a full budget, if the old one is over.
+    fn renew(&mut self, now: Nanos) {
+        if now < self.deadline {
+            return;
+        }
+        let missed = now.since(self.deadline).0 / self.period.0 + 1;
+        self.deadline += Nanos(missed * self.period.0);
+        self.left = self.budget;
+        self.level = 0;
+    }
+}
+
+impl Rtds {
+    fn urgency(&self, vcpu: VcpuId) -> Urgency {
+        let server = &self.servers[vcpu.index()];
+        (server.level, server.deadline)
+    }
+
+    /// Queues a runnable vCPU, or notes that it must wait for budget.
+    fn place(&mut self, vcpu: VcpuId) {
+        let urgency = self.urgency(vcpu);
+        let server = &mut self.servers[vcpu.index()];
+        server.depleted = server.left == Nanos::ZERO;
+        if !server.depleted {
+            self.queue.insert(vcpu, urgency);
+        }
+        self.replenish.insert(vcpu, urgency.1);
+    }
+
+    fn behind(&self, running: VcpuId, waiting: Urgency) -> bool {
+        waiting < self.urgency(running)
+    }
+
+    /// An idle core, the vCPU's last one first; else the core whose vCPU is least urgent.
+    fn tickle(&self, vcpu: VcpuId) -> CoreId {
+        let home = self.servers[vcpu.index()].home;
+        if self.running[home.index()].is_none() {
+            return home;
+        }
+        let least = |index: &usize| {
+            self.running[*index].map_or((u32::MAX, Nanos::MAX), |vcpu| self.urgency(vcpu))
+        };
+        // Of equals the first: `max_by_key` keeps the last, so the order is turned round.
+        let core = (0..self.running.len()).rev().max_by_key(least).unwrap_or(0);
+        CoreId(u16::try_from(core).unwrap_or(0))
+    }
+
+    fn left(&mut self, core: CoreId) {
+        self.running[core.index()] = None;
+    }
+
+    fn forget(&mut self, vcpu: VcpuId) {
+        self.queue.remove(vcpu);
+        self.replenish.remove(vcpu);
+        self.servers[vcpu.index()].depleted = false;
+    }
+}
+
+impl Policy for Rtds {
+    fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
+        let knows = "period and budget";
+        params.no_nice("rtds", knows)?;
+        params.no_slice("rtds", knows)?;
+        params.no_cap("rtds", knows)?;
+        params.no_weights("rtds", knows)?;
+        let period = params
+            .period
+            .unwrap_or(self.period)
+            .max(Nanos::from_micros(10));
+        let budget = params
+            .budget
+            .unwrap_or(self.budget)
+            .min(period)
+            .max(Nanos(1));
+        self.servers.push(Server {
+            period,
+            budget,
+            left: budget,
+            level: 0,
+            deadline: Nanos::ZERO,
+            depleted: false,
+            home: CoreId(0),
+        });
+        Ok(())
+    }
+
+    fn enqueue(&mut self, now: Nanos, vcpu: VcpuId, why: Enqueue) -> Placed {
+        if let Enqueue::Preempted(core, _) | Enqueue::Yield(core) = why {
+            self.left(core);
+        }
+        self.servers[vcpu.index()].renew(now);
+        self.place(vcpu);
+        Placed(self.tickle(vcpu))
+    }
+
+    fn remove(&mut self, _now: Nanos, vcpu: VcpuId) {
+        self.forget(vcpu);
+    }
+
+    fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
+        let Some((_, vcpu)) = self.queue.pop_first() else {
+            return Pick::Idle;
+        };
+        self.running[core.index()] = Some(vcpu);
+        let server = &mut self.servers[vcpu.index()];
+        server.home = core;
+        Pick::Run(vcpu, Slice::For(server.left))
+    }
+
+    fn charge(&mut self, _now: Nanos, vcpu: VcpuId, ran: Nanos) {
+        let extratime = self.extratime;
+        let server = &mut self.servers[vcpu.index()];
+        server.left -= ran;
+        if server.left == Nanos::ZERO && extratime {
+            server.level += 1;
+            server.left = server.budget;
+        }
+    }
+
+    fn preempts(&mut self, _now: Nanos, _core: CoreId, running: VcpuId, woken: VcpuId) -> Preempt {
+        if !self.servers[woken.index()].depleted && self.behind(running, self.urgency(woken)) {
+            Preempt::Kick
+        } else {
+            Preempt::Keep
+        }
+    }
+
+    fn slice_end(&mut self, _now: Nanos, _core: CoreId, vcpu: VcpuId) -> SliceEnd {
+        let left = self.servers[vcpu.index()].left;
+        let overtaken = self
+            .queue
+            .first()
+            .is_some_and(|(first, _)| self.behind(vcpu, first));
+        if left == Nanos::ZERO || overtaken {
+            SliceEnd::Kick
+        } else {
+            SliceEnd::Extend(Slice::For(left))
+        }
+    }
+
+    fn wants_timer(&self) -> Option<Nanos> {
+        self.replenish.first().map(|(at, _)| at)
+    }
+
+    /// Periods have ended: full budgets, new deadlines.
+    fn timer(&mut self, now: Nanos) -> Resched {
+        while let Some((at, vcpu)) = self.replenish.first()
+            && at <= now
+        {
+            self.servers[vcpu.index()].renew(now);
+            let (_, deadline) = self.urgency(vcpu);
+            if self.running.contains(&Some(vcpu)) {
+                self.replenish.insert(vcpu, deadline);
+            } else {
+                self.place(vcpu);
+            }
+        }
+        let first = self.queue.first().map(|(first, _)| first);
+        let overtaken = |vcpu: &Option<VcpuId>| {
+            vcpu.zip(first)
+                .is_some_and(|(vcpu, first)| self.behind(vcpu, first))
+        };
+        let cores = self
+            .running
+            .iter()
+            .enumerate()
+            .filter(|(_, vcpu)| overtaken(vcpu));
+        Resched(
+            cores
+                .filter_map(|(core, _)| u16::try_from(core).ok())
+                .map(CoreId)
+                .collect(),
+        )
+    }
+
+    fn block(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId, _on: Waits) {
+        self.left(core);
+        self.forget(vcpu);
+    }
+
+    fn retire(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) {
+        self.left(core);
+        self.forget(vcpu);
+    }
+
+    fn conserving(&self) -> WorkConserving {
+        if self.extratime {
+            WorkConserving::Yes
+        } else {
+            WorkConserving::No
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Step, World, ms, plain, repeat, secs, spin, us};
+
+    fn reserved(vm: u16, budget: Nanos, period: Nanos) -> VcpuParams {
+        VcpuParams {
+            budget: Some(budget),
+            period: Some(period),
+            ..plain(vm)
+        }
+    }
+
+    #[test]
+    fn without_extra_time_a_vcpu_gets_its_budget_in_every_period_and_no_more() {
+        let vcpus = vec![
+            (reserved(0, ms(2), ms(10)), spin()),
+            (reserved(1, ms(3), ms(30)), spin()),
+        ];
+        let mut world = World::new("rtds:extratime=off", 1, vcpus);
+        world.run_until(secs(3));
+        assert!((world.share(0) - 0.2).abs() < 0.002, "{}", world.share(0));
+        assert!((world.share(1) - 0.1).abs() < 0.002, "{}", world.share(1));
+        assert!(world.longest_wait(0) <= ms(8), "{}", world.longest_wait(0));
+    }
+
+    #[test]
+    fn with_extra_time_what_is_left_over_is_used_and_reservations_still_hold() {
+        let vcpus = vec![
+            (reserved(0, ms(2), ms(10)), spin()),
+            (reserved(1, ms(6), ms(10)), spin()),
+        ];
+        let mut world = World::new("rtds", 1, vcpus);
+        world.run_until(secs(3));
+        let (first, second) = (world.share(0), world.share(1));
+        assert!((first + second - 1.0).abs() < 1e-6, "{first} {second}");
+        assert!(first >= 0.199 && second >= 0.599, "{first} {second}");
+    }
+
+    #[test]
+    fn the_earliest_deadline_goes_first_so_a_feasible_set_misses_none() {
+        // Utilisation 2/5 + 4/7 = 0.971: EDF meets every deadline.
+        let job = |work, period: Nanos| repeat(&[Step::Run(work), Step::Sleep(period - work)]);
+        let vcpus = vec![
+            (reserved(0, ms(2), ms(5)), job(us(1_990), ms(5))),
+            (reserved(1, ms(4), ms(7)), spin()),
+        ];
+        let mut world = World::new("rtds:extratime=off", 1, vcpus);
+        world.run_until(secs(7));
+        assert!(
+            (world.share(1) - 4.0 / 7.0).abs() < 0.002,
+            "{}",
+            world.share(1)
+        );
+        assert!(world.longest_wait(0) <= ms(3), "{}", world.longest_wait(0));
+    }
+
+    #[test]
+    fn budget_is_kept_while_a_vcpu_sleeps_within_its_period() {
+        let late = repeat(&[
+            Step::Sleep(ms(5)),
+            Step::Run(us(3_990)),
+            Step::Sleep(us(1_010)),
+        ]);
+        let vcpus = vec![
+            (reserved(0, ms(4), ms(10)), late),
+            (reserved(1, ms(50), ms(100)), spin()),
+        ];
+        let mut world = World::new("rtds:extratime=off", 1, vcpus);
+        world.run_until(secs(2));
+        assert!((world.share(0) - 0.399).abs() < 0.002, "{}", world.share(0));
+        assert!(world.longest_wait(0) < us(100), "{}", world.longest_wait(0));
+    }
+
+    #[test]
+    fn a_budget_longer_than_the_period_is_refused() {
+        let config = World::config("rtds:period=5ms,budget=6ms", 1, &[(plain(0), spin())]);
+        let wrong = crate::dispatcher::Dispatcher::new(&config).expect_err("inconsistent");
+        assert!(wrong.to_string().contains("at most the period"), "{wrong}");
+    }
+}
