@@ -4,4 +4,5 @@
 //! when they are skipped, and are skipped only where the device is missing or not accessible.
 
 mod cli_errors;
+mod machine;
 mod support;

@@ -1,0 +1,467 @@
+//! The machine alone, without the run loop: guests boot, call, halt, lock and fail on real KVM.
+//!
+//! Each test owns its machine and is its own little run loop. Times are checked with wide bounds
+//! only.
+
+use crate::support;
+use kvm_ioctls::Kvm;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use stealtime_guest::op::{Length, Misdeed, Op, Step};
+use stealtime_scheduler::ids::{GuestLockId, VcpuId, VmId};
+use stealtime_scheduler::policy::VcpuParams;
+use stealtime_scheduler::time::Nanos;
+use stealtime_vmm::cpu::{Call, Cpu, Exit, Queued};
+use stealtime_vmm::host::monotonic_ns;
+use stealtime_vmm::kick::{self, Receiver, Target};
+use stealtime_vmm::machine::{Calibration, GuestCpu, Machine, MachineError};
+use stealtime_workloads::run::{LockKind, Plan, VcpuPlan, VmPlan};
+
+/// A plan for one VM with a vCPU for each program.
+fn plan(locks: &[LockKind], programs: &[&[Step]]) -> Plan {
+    let vcpus = (0..).zip(programs).map(|(index, steps)| VcpuPlan {
+        name: format!("v{index}"),
+        vm: VmId(0),
+        index,
+        params: VcpuParams::plain(VmId(0)),
+        start: Nanos::ZERO,
+        program: steps.iter().map(|step| step.encode()).collect(),
+    });
+    Plan {
+        scenario: "test".into(),
+        policy: "rr".parse().expect("a policy string"),
+        cores: vec![0],
+        warmup: Nanos::ZERO,
+        duration: Nanos::from_secs(1),
+        seed: 1,
+        vms: vec![VmPlan {
+            name: "vm".into(),
+            locks: locks.iter().map(|kind| ("lock".into(), *kind)).collect(),
+        }],
+        vcpus: vcpus.collect(),
+        host_locks: Vec::new(),
+    }
+}
+
+fn run(ns: u64) -> Step {
+    Step::Run(Length::Fixed(ns))
+}
+
+/// The VM's vCPUs, booted on this thread, with the work calibrated.
+fn booted(plan: &Plan) -> Vec<GuestCpu> {
+    let kvm = Kvm::new().expect("KVM can be opened");
+    let machine = Machine::new(&kvm, plan, VmId(0)).expect("a machine");
+    let mut cpus = machine.into_cpus();
+    let mut calibration: Option<Calibration> = None;
+    for cpu in &mut cpus {
+        cpu.boot().expect("the guest boots");
+        let known = *calibration.get_or_insert_with(|| cpu.calibrate().expect("it calibrates"));
+        cpu.set_calibration(&known);
+        cpu.set_clock_epoch(monotonic_ns());
+    }
+    cpus
+}
+
+fn only(steps: &[Step]) -> GuestCpu {
+    booted(&plan(&[], &[steps])).remove(0)
+}
+
+/// Enters until something else than a signal or an interrupt window comes.
+fn next(cpu: &mut impl Cpu) -> Exit {
+    loop {
+        match cpu.enter() {
+            Exit::Interrupted | Exit::InterruptWindow => {}
+            exit => return exit,
+        }
+    }
+}
+
+/// Enters for about so long, ended by a kick from another thread.
+fn enter_for(cpu: &mut GuestCpu, time: Duration) {
+    kick::install().expect("a handler");
+    let receiver = Receiver::register(cpu.kick_handle());
+    receiver.rearm();
+    let (target, over) = (Target::current(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(time);
+            over.store(true, Ordering::SeqCst);
+            target.kick();
+        });
+        while !over.load(Ordering::SeqCst) {
+            assert_eq!(cpu.enter(), Exit::Interrupted);
+        }
+    });
+    // The kick has arrived: the thread that sent it has ended.
+    receiver.rearm();
+}
+
+#[test]
+fn every_call_arrives_with_its_arguments() {
+    let Some(_kvm) = support::kvm() else { return };
+    let big = (1 << 63) + 5;
+    let mut cpu = only(&[
+        Step::Exit,
+        Step::Sleep(Length::Fixed(big)),
+        Step::HostWait(Length::Fixed(7)),
+        Step::Periodic {
+            period: 1_000_000,
+            vector: 0x40,
+        },
+        Step::Yield,
+        Step::Interrupt {
+            vcpu: 70_000,
+            vector: 0xff,
+        },
+        Step::HostLock {
+            lock: 3,
+            kernel_priority: true,
+        },
+        Step::HostUnlock(3),
+        Step::Hypervisor(Length::Fixed(20_000)),
+        Step::UserReturn,
+    ]);
+    let calls = [
+        Call::Nothing,
+        Call::Sleep(Nanos(big)),
+        Call::HostWait(Nanos(7)),
+        Call::Periodic {
+            period: Nanos::from_millis(1),
+            vector: 0x40,
+        },
+        Call::Yield,
+        Call::Interrupt {
+            to: VcpuId(70_000),
+            vector: 0xff,
+        },
+        Call::HostLock {
+            lock: 3,
+            kernel_priority: true,
+        },
+        Call::HostUnlock(3),
+        Call::Hypervisor(Nanos(20_000)),
+        Call::UserReturn,
+        Call::Finished,
+        Call::Finished,
+    ];
+    for call in calls {
+        assert_eq!(next(&mut cpu), Exit::Call(call));
+    }
+}
+
+#[test]
+fn a_run_takes_its_length_of_undisturbed_time_and_is_counted() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[run(50_000_000), run(123), Step::Exit]);
+    let begin = Instant::now();
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    let took = u64::try_from(begin.elapsed().as_nanos()).expect("short");
+    let view = cpu.view();
+    assert_eq!(view.progress_ns, 50_000_123);
+    // Never faster than calibrated; slower by what disturbs, of which the guest saw the gaps.
+    let undisturbed = took.saturating_sub(view.gap_total_ns);
+    assert!(undisturbed > 45_000_000, "{took} ns, {view:?}");
+    assert!(undisturbed < 150_000_000, "{took} ns, {view:?}");
+}
+
+#[test]
+fn a_pause_from_outside_is_a_gap_inside() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[Step::Repeat(0), run(100_000), Step::EndRepeat]);
+    enter_for(&mut cpu, Duration::from_millis(20));
+    let before = cpu.view();
+    for _ in 0..5 {
+        thread::sleep(Duration::from_millis(10));
+        enter_for(&mut cpu, Duration::from_millis(10));
+    }
+    let after = cpu.view();
+    assert!(after.progress_ns > before.progress_ns);
+    let gaps = after.gap_total_ns - before.gap_total_ns;
+    assert!(gaps >= 50_000_000, "{gaps}");
+    assert!(gaps < 150_000_000, "{gaps}");
+    assert!(after.gap_max_ns >= 10_000_000, "{after:?}");
+    cpu.watch().restart_maxima();
+    assert_eq!(cpu.view().gap_max_ns, 0);
+    enter_for(&mut cpu, Duration::from_millis(5));
+    assert_eq!(cpu.view().gap_total_ns.max(gaps), cpu.view().gap_total_ns);
+}
+
+#[test]
+fn a_halt_ends_with_an_interrupt_and_with_nothing_else() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[
+        Step::Repeat(0),
+        Step::WaitInterrupt,
+        Step::Exit,
+        Step::EndRepeat,
+    ]);
+    for round in 0..200 {
+        assert_eq!(next(&mut cpu), Exit::Halt, "round {round}");
+        // Entered again without an interrupt, it halts again.
+        assert_eq!(next(&mut cpu), Exit::Halt, "round {round}");
+        cpu.queue_interrupt(0x40);
+        assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing), "round {round}");
+        assert_eq!(cpu.interrupts_queued(), Queued::None);
+        assert_eq!(cpu.view().interrupts, round + 1);
+    }
+}
+
+#[test]
+fn an_interrupt_that_comes_before_the_halt_is_not_lost() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[Step::Exit, Step::WaitInterrupt, Step::Yield]);
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    cpu.queue_interrupt(0x41);
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Yield));
+    assert_eq!(cpu.view().interrupts, 1);
+}
+
+#[test]
+fn all_of_many_vectors_are_taken_each_once() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[run(20_000_000), Step::Exit]);
+    for vector in [0x20, 0x33, 0x33, 0x80, 0xff] {
+        cpu.queue_interrupt(vector);
+    }
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    assert_eq!(cpu.interrupts_queued(), Queued::None);
+    assert_eq!(cpu.view().interrupts, 4);
+}
+
+#[test]
+fn interrupts_reach_a_guest_that_computes_and_do_not_disturb_it() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[Step::Repeat(0), run(10_000), Step::EndRepeat]);
+    for round in 0..50 {
+        assert_eq!(cpu.view().interrupts, round);
+        cpu.queue_interrupt(0x50);
+        enter_for(&mut cpu, Duration::from_millis(1));
+    }
+    assert!(cpu.view().progress_ns > 0);
+}
+
+#[test]
+fn requests_are_timed_by_the_guests_clock() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[
+        Step::Repeat(3),
+        Step::RequestBegin,
+        Step::Sleep(Length::Fixed(0)),
+        Step::RequestEnd,
+        Step::EndRepeat,
+    ]);
+    for _ in 0..3 {
+        assert!(matches!(next(&mut cpu), Exit::Call(Call::Sleep(_))));
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Finished));
+    let view = cpu.view();
+    assert_eq!(view.requests, 3);
+    assert!(view.request_max_ns >= 10_000_000, "{view:?}");
+    assert!(view.request_max_ns < 1_000_000_000, "{view:?}");
+    let least = view.request_hist.iter().position(|count| *count > 0);
+    let least = stealtime_guest::hist::lowest(least.expect("there are three"));
+    assert!(least > 9_000_000, "{least}");
+}
+
+#[test]
+fn the_guests_clock_agrees_with_the_hosts() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[run(1_000), Step::Exit]);
+    let epoch = monotonic_ns();
+    cpu.set_clock_epoch(epoch);
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    thread::sleep(Duration::from_millis(200));
+    let offset = cpu.clock_offset_ns(Nanos(monotonic_ns() - epoch));
+    let uncertainty = cpu.clock_uncertainty_ns();
+    assert!(uncertainty < 10_000_000, "{uncertainty}");
+    if let Some(offset) = offset {
+        assert!(offset.unsigned_abs() < 10_000_000, "{offset}");
+    }
+}
+
+/// The line with which a VM ends that runs these steps.
+fn last_words(steps: &[Step]) -> String {
+    let mut cpu = only(steps);
+    match next(&mut cpu) {
+        Exit::Fault(line) => line,
+        exit => panic!("{exit:?}"),
+    }
+}
+
+#[test]
+fn every_misdeed_ends_the_vm_with_a_line_that_names_it() {
+    let Some(_kvm) = support::kvm() else { return };
+    for (misdeed, words) in [
+        (Misdeed::TripleFault, "triple fault"),
+        (Misdeed::BadPort, "wrote to port 0x51f, where nothing answers"),
+        (Misdeed::BadMemory, "page fault at address 0x7000000000 (vector 14, error code 0x4"),
+        (Misdeed::BadInstruction, "undefined instruction (vector 6, error code 0x0"),
+    ] {
+        let line = last_words(&[run(1_000), Step::Fault(misdeed)]);
+        assert!(line.contains(words), "{misdeed:?}: {line}");
+        assert_eq!(line.lines().count(), 1, "{line}");
+    }
+}
+
+#[test]
+fn a_program_that_makes_no_sense_ends_the_vm_with_the_reason() {
+    let Some(_kvm) = support::kvm() else { return };
+    let line = last_words(&[Step::EndRepeat]);
+    assert!(line.contains("ends one that did not begin"), "{line}");
+    let line = last_words(&[Step::Lock(0)]);
+    assert!(line.contains("guest lock 0: no such lock"), "{line}");
+    let line = last_words(&[Step::CriticalLeave]);
+    assert!(line.contains("critical section that it did not enter"), "{line}");
+    let mut nonsense = plan(&[], &[&[]]);
+    nonsense.vcpus[0].program = vec![Op {
+        code: 999,
+        ..Op::default()
+    }];
+    let exit = next(&mut booted(&nonsense).remove(0));
+    assert!(matches!(&exit, Exit::Fault(line) if line.contains("code 999")), "{exit:?}");
+}
+
+#[test]
+fn locks_and_critical_sections_show_in_the_shared_page() {
+    let Some(_kvm) = support::kvm() else { return };
+    let steps = [
+        Step::CriticalEnter,
+        Step::Lock(1),
+        Step::Exit,
+        Step::Unlock(1),
+        Step::CriticalLeave,
+        Step::Exit,
+        Step::CriticalEnter,
+        Step::CriticalEnter,
+        Step::CriticalLeave,
+        Step::CriticalLeave,
+    ];
+    let kinds = [LockKind::TestAndSet, LockKind::Ticket];
+    let mut cpu = booted(&plan(&kinds, &[&steps])).remove(0);
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    let locks = cpu.locks();
+    assert_eq!((locks.held, locks.critical, locks.waits_for), (1, 1, None));
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    assert_eq!(cpu.locks(), stealtime_scheduler::input::GuestLocks::default());
+    // Left without a word the first time; now a preemption is pending, and only the outermost tells.
+    cpu.set_preempt_pending(true);
+    assert_eq!(next(&mut cpu), Exit::Call(Call::CriticalLeft));
+    assert_eq!(cpu.locks().critical, 0);
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Finished));
+    assert_eq!(cpu.view().lock_acquisitions, 1);
+}
+
+#[test]
+fn a_waiter_shows_what_it_waits_for_and_its_spinning_is_counted() {
+    let Some(_kvm) = support::kvm() else { return };
+    for kind in [LockKind::TestAndSet, LockKind::Ticket] {
+        let owner = [Step::Lock(0), Step::Exit, Step::Unlock(0), Step::Exit];
+        let waiter = [Step::Lock(0), Step::Exit];
+        let mut cpus = booted(&plan(&[kind], &[&owner, &waiter]));
+        let mut waiter = cpus.pop().expect("two");
+        let mut owner = cpus.pop().expect("two");
+        assert_eq!(next(&mut owner), Exit::Call(Call::Nothing));
+        enter_for(&mut waiter, Duration::from_millis(10));
+        let waits_for = Some(GuestLockId::new(VmId(0), 0));
+        assert_eq!((waiter.locks().held, waiter.locks().waits_for), (0, waits_for));
+        assert_eq!(owner.locks().held, 1);
+        assert_eq!(next(&mut owner), Exit::Call(Call::Nothing));
+        assert_eq!(owner.locks().held, 0);
+        if kind == LockKind::Ticket {
+            // Handed over, though the waiter has not run since.
+            assert_eq!((waiter.locks().held, waiter.locks().waits_for), (1, None));
+        }
+        assert_eq!(next(&mut waiter), Exit::Call(Call::Nothing));
+        assert_eq!((waiter.locks().held, waiter.locks().waits_for), (1, None));
+        let view = waiter.view();
+        assert!(view.lock_spin_ns > 1_000_000, "{kind:?}: {view:?}");
+        assert!(view.gaps > 0, "{kind:?}: it was stopped while it waited: {view:?}");
+    }
+}
+
+#[test]
+fn two_vcpu_threads_share_a_lock_and_both_get_through() {
+    let Some(_kvm) = support::kvm() else { return };
+    const ROUNDS: u32 = 2_000;
+    for kind in [LockKind::TestAndSet, LockKind::Ticket] {
+        let steps = [
+            Step::Repeat(ROUNDS),
+            Step::Lock(0),
+            run(2_000),
+            Step::Unlock(0),
+            run(1_000),
+            Step::EndRepeat,
+        ];
+        let cpus = booted(&plan(&[kind], &[&steps, &steps]));
+        let threads: Vec<_> = cpus
+            .into_iter()
+            .map(|mut cpu| thread::spawn(move || (next(&mut cpu), cpu.view(), cpu.locks())))
+            .collect();
+        for thread in threads {
+            let (exit, view, locks) = thread.join().expect("the thread ends");
+            assert_eq!(exit, Exit::Call(Call::Finished), "{kind:?}");
+            assert_eq!(view.lock_acquisitions, u64::from(ROUNDS), "{kind:?}");
+            assert_eq!(view.progress_ns, u64::from(ROUNDS) * 3_000, "{kind:?}");
+            assert_eq!(locks.held, 0, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn eight_vcpus_of_one_vm_run_each_its_own_program_and_interrupt_each_other() {
+    let Some(_kvm) = support::kvm() else { return };
+    let programs: Vec<Vec<Step>> = (0..8)
+        .map(|index| {
+            vec![
+                Step::WaitInterrupt,
+                run(100_000 * (index + 1)),
+                Step::Sleep(Length::Fixed(index)),
+            ]
+        })
+        .collect();
+    let programs: Vec<&[Step]> = programs.iter().map(Vec::as_slice).collect();
+    let cpus = booted(&plan(&[], &programs));
+    let threads = (0..).zip(cpus).map(|(index, mut cpu)| {
+        thread::spawn(move || {
+            assert_eq!(cpu.id(), VcpuId(u32::try_from(index).expect("small")));
+            assert_eq!(next(&mut cpu), Exit::Halt);
+            cpu.queue_interrupt(0x44);
+            assert_eq!(next(&mut cpu), Exit::Call(Call::Sleep(Nanos(index))));
+            assert_eq!(next(&mut cpu), Exit::Call(Call::Finished));
+            assert_eq!(cpu.view().progress_ns, 100_000 * (index + 1));
+        })
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().expect("the vCPU did what its program says");
+    }
+}
+
+#[test]
+fn more_vcpus_than_kvm_allows_is_an_error_that_names_both_numbers() {
+    let Some(_kvm) = support::kvm() else { return };
+    let kvm = Kvm::new().expect("KVM can be opened");
+    let allowed = kvm.get_max_vcpus();
+    let steps: &[Step] = &[];
+    let plan = plan(&[], &vec![steps; allowed + 1]);
+    let error = Machine::new(&kvm, &plan, VmId(0)).expect_err("too many");
+    assert!(matches!(error, MachineError::TooManyVcpus { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&allowed.to_string()), "{text}");
+    assert!(text.contains(&(allowed + 1).to_string()), "{text}");
+}
+
+#[test]
+fn a_hundred_machines_fit_at_once() {
+    let Some(_kvm) = support::kvm() else { return };
+    let kvm = Kvm::new().expect("KVM can be opened");
+    let plan = plan(&[], &[&[Step::Exit]]);
+    let mut all: Vec<GuestCpu> = (0..100)
+        .flat_map(|_| Machine::new(&kvm, &plan, VmId(0)).expect("fits").into_cpus())
+        .collect();
+    for cpu in [0, 99] {
+        all[cpu].boot().expect("the guest boots");
+        assert_eq!(next(&mut all[cpu]), Exit::Call(Call::Nothing));
+    }
+}
