@@ -1,0 +1,159 @@
+//! Halts, interrupts and timers.
+
+use crate::ledger::{State, check, total, when};
+use crate::plans::{Setup, forever, run, simulate, sleep, spin};
+use stealtime_guest::op::Step;
+use stealtime_scheduler::event::EventKind;
+use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::time::Nanos;
+use stealtime_sim::cost::CostModel;
+
+const END: Nanos = Nanos::from_secs(1);
+
+fn raise(vcpu: u32) -> Step {
+    Step::Interrupt { vcpu, vector: 0x40 }
+}
+
+#[test]
+fn two_vcpus_that_wake_each_other_do_so_in_the_time_that_the_costs_say() {
+    let costs = CostModel::bare_hardware();
+    let plan = Setup::new("rr")
+        .cores(2)
+        .vm(&[])
+        .vcpu(&forever(&[raise(1), Step::WaitInterrupt]))
+        .vm(&[])
+        .vcpu(&forever(&[Step::WaitInterrupt, raise(0)]))
+        .build();
+    let done = simulate(&plan, &costs);
+    check(&done, END);
+    let raised = when(&done, |kind| {
+        matches!(kind, EventKind::InterruptRaised { .. })
+    });
+    // A grant across cores, an entry with an interrupt, the op that raises the next, its exit.
+    let leg =
+        costs.switch_other_core.0 + costs.entry.0 + costs.interrupt.0 + costs.op.0 + costs.exit.0;
+    let begun = raised[2].0.0;
+    for (turn, (at, to)) in raised[2..].iter().enumerate() {
+        assert_eq!(at.0, begun + leg * turn as u64);
+        assert_eq!(*to, raised[turn % 2].1);
+    }
+    let taken: u64 = done
+        .outcome
+        .guests
+        .iter()
+        .map(|guest| guest.interrupts)
+        .sum();
+    assert!(
+        raised.len() as u64 - taken <= 1,
+        "{} and {taken}",
+        raised.len()
+    );
+    assert!(taken > 100_000, "{taken}");
+}
+
+#[test]
+fn an_interrupt_at_running_guest_code_is_taken_after_a_kick_and_the_guest_goes_on() {
+    let costs = CostModel::bare_hardware();
+    let plan = Setup::new("rr")
+        .cores(2)
+        .vm(&[])
+        .vcpu(&forever(&[sleep(1_000_000), raise(1)]))
+        .vm(&[])
+        .vcpu(&spin())
+        .build();
+    let done = simulate(&plan, &costs);
+    let spans = check(&done, END);
+    let at_spinner = |wanted: fn(&EventKind) -> bool| {
+        let mut all = when(&done, wanted);
+        all.retain(|(_, to)| *to == VcpuId(1));
+        all
+    };
+    let raised = at_spinner(|kind| matches!(kind, EventKind::InterruptRaised { .. }));
+    let taken = at_spinner(|kind| *kind == EventKind::InterruptsTaken);
+    assert!(raised.len() > 900, "{}", raised.len());
+    for (raised, taken) in raised.iter().zip(&taken) {
+        assert_eq!(taken.0, raised.0 + costs.kick);
+    }
+    assert_eq!(done.outcome.guests[1].interrupts, taken.len() as u64);
+    assert_eq!(total(&spans, 1, State::Blocked), 0);
+    let lost = END.0 - done.outcome.guests[1].progress_ns;
+    let each = costs.entry.0 + costs.interrupt.0;
+    assert_eq!(
+        lost,
+        costs.switch_other_core.0 + costs.entry.0 + costs.op.0 + each * taken.len() as u64
+    );
+}
+
+#[test]
+fn a_vector_that_waits_already_is_taken_once() {
+    let plan = Setup::new("rr")
+        .vm(&[])
+        .vcpu(&[raise(1), raise(1), run(1_000), raise(1)])
+        .vm(&[])
+        .vcpu(&[Step::WaitInterrupt, Step::End])
+        .build();
+    let done = simulate(&plan, &CostModel::bare_hardware());
+    check(&done, END);
+    assert_eq!(done.outcome.guests[1].interrupts, 1);
+}
+
+#[test]
+fn an_interrupt_that_came_before_the_wait_ends_it_at_once() {
+    let plan = Setup::new("rr")
+        .vm(&[])
+        .vcpu(&[raise(0), Step::WaitInterrupt, run(5_000)])
+        .build();
+    let done = simulate(&plan, &CostModel::bare_hardware());
+    check(&done, END);
+    assert!(when(&done, |kind| matches!(kind, EventKind::Blocked(_))).is_empty());
+    assert_eq!(done.outcome.guests[0].progress_ns, 5_000);
+}
+
+#[test]
+fn a_periodic_timer_raises_its_interrupt_at_every_period_without_drift() {
+    let costs = CostModel::bare_hardware();
+    let arm = Step::Periodic {
+        period: 1_000_000,
+        vector: 0x41,
+    };
+    let mut steps = vec![arm];
+    steps.extend(forever(&[Step::WaitInterrupt, run(100_000)]));
+    let plan = Setup::new("rr").vm(&[]).vcpu(&steps).build();
+    let done = simulate(&plan, &costs);
+    check(&done, END);
+    let raised = when(&done, |kind| {
+        matches!(kind, EventKind::InterruptRaised { .. })
+    });
+    assert!(raised.len() >= 999);
+    for pair in raised.windows(2) {
+        assert_eq!(pair[1].0.since(pair[0].0), Nanos::from_millis(1));
+    }
+    assert_eq!(done.outcome.guests[0].interrupts, raised.len() as u64);
+}
+
+#[test]
+fn a_sleep_lasts_as_long_as_it_says_and_interrupts_do_not_end_it() {
+    let costs = CostModel::bare_hardware();
+    let plan = Setup::new("rr")
+        .cores(2)
+        .vm(&[])
+        .vcpu(&[sleep(5_000_000)])
+        .vm(&[])
+        .vcpu(&forever(&[run(1_000_000), raise(0)]))
+        .build();
+    let done = simulate(&plan, &costs);
+    check(&done, END);
+    let of_sleeper = |wanted: fn(&EventKind) -> bool| {
+        let mut all = when(&done, wanted);
+        all.retain(|(_, vcpu)| *vcpu == VcpuId(0));
+        all
+    };
+    let slept = of_sleeper(|kind| matches!(kind, EventKind::Blocked(_)));
+    let woke = of_sleeper(|kind| matches!(kind, EventKind::Woken(_)));
+    assert_eq!(slept.len(), 1);
+    assert_eq!(
+        woke[0].0.since(slept[0].0),
+        Nanos::from_millis(5) + costs.timer
+    );
+    assert_eq!(done.outcome.guests[0].interrupts, 1);
+}

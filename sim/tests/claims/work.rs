@@ -1,0 +1,153 @@
+//! Work in guest and hypervisor, and kicks that come between.
+
+use crate::ledger::{State, check, events, total, when};
+use crate::plans::{Setup, forever, run, simulate, spin};
+use stealtime_guest::op::{Length, Step};
+use stealtime_scheduler::event::{EventKind, Waits};
+use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::input::{ExitReason, RetireReason};
+use stealtime_scheduler::time::Nanos;
+use stealtime_sim::cost::CostModel;
+
+const END: Nanos = Nanos::from_secs(1);
+
+#[test]
+fn hypervisor_work_that_is_interrupted_by_kicks_is_done_in_full_and_not_twice() {
+    let work = Step::Hypervisor(Length::Fixed(35_000_000));
+    let plan = Setup::new("rr:quantum=10ms")
+        .vm(&[])
+        .vcpu(&[work, run(1_000)])
+        .vm(&[])
+        .vcpu(&spin())
+        .build();
+    let done = simulate(&plan, &CostModel::bare_hardware());
+    let spans = check(&done, END);
+    assert_eq!(total(&spans, 0, State::Hypervisor), 35_000_000);
+    let kicks = when(&done, |kind| matches!(kind, EventKind::Preempted(..)));
+    let own = kicks.iter().filter(|(_, vcpu)| *vcpu == VcpuId(0)).count();
+    assert_eq!(own, 3, "35 ms in quanta of 10 ms");
+    assert_eq!(done.outcome.guests[0].progress_ns, 1_000);
+}
+
+#[test]
+fn guest_work_that_is_interrupted_by_kicks_is_done_in_full_and_not_twice() {
+    let plan = Setup::new("rr:quantum=10ms")
+        .vm(&[])
+        .vcpu(&[run(123_456_789)])
+        .vm(&[])
+        .vcpu(&spin())
+        .build();
+    let done = simulate(&plan, &CostModel::bare_hardware());
+    check(&done, END);
+    assert_eq!(done.outcome.guests[0].progress_ns, 123_456_789);
+    let retired = when(&done, |kind| {
+        *kind == EventKind::Retired(RetireReason::Finished)
+    });
+    assert_eq!(retired.len(), 1);
+}
+
+#[test]
+fn a_kick_is_overtaken_by_a_halt_that_comes_first() {
+    // The slice ends 1 us before the guest halts; the kick would arrive 2 us after.
+    let costs = CostModel {
+        timer: Nanos::ZERO,
+        ..CostModel::bare_hardware()
+    };
+    let length = 10_000_000 - costs.entry.0 - costs.op.0 - costs.op.0 - costs.halt_exit.0 + 1_000;
+    let plan = Setup::new("rr:quantum=10ms")
+        .vm(&[])
+        .vcpu(&[run(length), Step::WaitInterrupt])
+        .vm(&[])
+        .vcpu(&spin())
+        .build();
+    let done = simulate(&plan, &costs);
+    check(&done, END);
+    let of_first: Vec<_> = events(&done)
+        .filter(|event| event.vcpu == VcpuId(0))
+        .map(|event| event.kind)
+        .collect();
+    let kicked = of_first
+        .iter()
+        .position(|kind| matches!(kind, EventKind::Kicked(..)));
+    let after = &of_first[kicked.expect("its slice ended") + 1..];
+    assert_eq!(after[0], EventKind::Exited(ExitReason::Halt));
+    assert_eq!(after[1], EventKind::Blocked(Waits::Idle));
+}
+
+#[test]
+fn a_yield_lets_the_other_run_at_once() {
+    let turn = forever(&[run(1_000_000), Step::Yield]);
+    let plan = Setup::new("rr:quantum=1s")
+        .vm(&[])
+        .vcpu(&turn)
+        .vm(&[])
+        .vcpu(&turn)
+        .build();
+    let done = simulate(&plan, &CostModel::free());
+    let spans = check(&done, END);
+    let yields = when(&done, |kind| matches!(kind, EventKind::Yielded(_)));
+    assert!(yields.len() > 990, "{}", yields.len());
+    let alternate = yields.windows(2).all(|pair| pair[0].1 != pair[1].1);
+    assert!(alternate);
+    let apart = total(&spans, 0, State::Run).abs_diff(total(&spans, 1, State::Run));
+    assert!(apart <= 1_000_010, "{apart}");
+}
+
+#[test]
+fn a_host_lock_is_handed_to_the_waiter_and_waiting_for_it_is_no_idling() {
+    let lock = |kernel_priority| Step::HostLock {
+        lock: 0,
+        kernel_priority,
+    };
+    let holder = [
+        lock(false),
+        Step::Sleep(Length::Fixed(5_000_000)),
+        Step::HostUnlock(0),
+        run(1),
+    ];
+    let waiter = [run(1_000), lock(false), run(1), Step::HostUnlock(0)];
+    let plan = Setup::new("rr")
+        .host_locks(1)
+        .vm(&[])
+        .vcpu(&holder)
+        .vm(&[])
+        .vcpu(&waiter)
+        .build();
+    let done = simulate(&plan, &CostModel::bare_hardware());
+    check(&done, END);
+    let taken = when(&done, |kind| matches!(kind, EventKind::HostLockTaken(_)));
+    assert_eq!(taken.iter().map(|t| t.1.0).collect::<Vec<_>>(), [0, 1]);
+    let waited = when(&done, |kind| {
+        matches!(kind, EventKind::Blocked(Waits::HostLock(..)))
+    });
+    assert_eq!(waited.len(), 1);
+    assert!(taken[1].0.since(waited[0].0) > Nanos::from_millis(4));
+}
+
+#[test]
+fn the_latency_of_a_request_contains_the_wait_for_the_core() {
+    let request = [Step::RequestBegin, run(1_000_000), Step::RequestEnd];
+    let plan = Setup::new("rr:quantum=10ms")
+        .vm(&[])
+        .vcpu(&forever(&request))
+        .vm(&[])
+        .vcpu(&spin())
+        .build();
+    let done = simulate(&plan, &CostModel::free());
+    check(&done, END);
+    let guest = &done.outcome.guests[0];
+    assert!((480..=520).contains(&guest.requests), "{}", guest.requests);
+    assert_eq!(
+        guest
+            .request_hist
+            .iter()
+            .map(|n| u64::from(*n))
+            .sum::<u64>(),
+        guest.requests
+    );
+    assert!(
+        (11_000_000..11_100_000).contains(&guest.request_max_ns),
+        "{}",
+        guest.request_max_ns
+    );
+}
