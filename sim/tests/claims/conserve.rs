@@ -4,6 +4,7 @@ use crate::ledger::check;
 use crate::plans::{Setup, simulate};
 use proptest::prelude::*;
 use stealtime_guest::op::{Length, Misdeed, Step};
+use stealtime_scheduler::registry::POLICIES;
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::cost::CostModel;
 use stealtime_workloads::run::{LockKind, Plan};
@@ -69,20 +70,25 @@ fn program() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-const POLICIES: &[&str] = &[
-    "rr:quantum=1ms",
-    "rr:quantum=100us",
-    "fss",
-    "fss:variant=after",
-    "eevdf",
-];
+/// Every policy as it is, and some with options.
+fn policies() -> Vec<String> {
+    let plain = POLICIES.iter().map(|info| info.name.to_owned());
+    let more = ["rr:quantum=100us", "fss:variant=after"].map(str::to_owned);
+    plain.chain(more).collect()
+}
 
 fn plan() -> impl Strategy<Value = Plan> {
     let vcpus = proptest::collection::vec((any::<bool>(), 0u64..20_000_000, program()), 1..7);
-    (0..POLICIES.len(), 1u16..4, any::<u64>(), 0u64..10, vcpus).prop_map(
-        |(policy, cores, seed, warmup, vcpus)| {
+    (
+        proptest::sample::select(policies()),
+        1u16..4,
+        any::<u64>(),
+        0u64..10,
+        vcpus,
+    )
+        .prop_map(|(policy, cores, seed, warmup, vcpus)| {
             let locks = [LockKind::TestAndSet, LockKind::Ticket];
-            let mut setup = Setup::new(POLICIES[policy])
+            let mut setup = Setup::new(&policy)
                 .cores(cores)
                 .seed(seed)
                 .warmup(Nanos::from_millis(warmup))
@@ -96,8 +102,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 setup = setup.vcpu(&steps).start(Nanos(start));
             }
             setup.build()
-        },
-    )
+        })
 }
 
 proptest! {
