@@ -83,6 +83,8 @@ impl Dispatcher {
         }
     }
 
+    /// Off its core or queue first, then its locks go on to those that wait for them: nobody is asked
+    /// to leave a core that is about to be free.
     fn retire(&mut self, vcpu: VcpuId, why: RetireReason, out: &mut Output) {
         let state = self.vcpus[vcpu.index()].state;
         if state == State::Retired {
@@ -91,10 +93,7 @@ impl Dispatcher {
         self.emit(out, vcpu, EventKind::Retired(why));
         self.arm_wake(vcpu, None, out);
         self.arm_periodic(vcpu, Nanos::ZERO, 0, out);
-        for lock in self.locks.forget(vcpu) {
-            self.host_unlock(vcpu, lock, out);
-        }
-        match self.vcpus[vcpu.index()].state {
+        match state {
             State::Running(core) | State::Granted(core, _) => {
                 self.leave(core, vcpu, Leave::Retire, out);
             }
@@ -106,6 +105,9 @@ impl Dispatcher {
             State::Unborn | State::Retired => {}
         }
         self.vcpu(vcpu).state = State::Retired;
+        for lock in self.locks.forget(vcpu) {
+            self.host_unlock(vcpu, lock, out);
+        }
     }
 
     fn user_return(&mut self, vcpu: VcpuId, out: &mut Output) {
@@ -131,11 +133,12 @@ impl Dispatcher {
         }
     }
 
-    /// A kick is acknowledged. Without a kick on the books (it was overtaken by a block or a yield)
-    /// there is nothing to do.
+    /// A kick is acknowledged, be it on the way to the core. Without a kick on the books (it was
+    /// overtaken by a block or a yield) there is nothing to do.
     fn stopped(&mut self, core: CoreId, vcpu: VcpuId, out: &mut Output) {
-        let entry = self.cores[core.index()];
-        if let (Some(why), Some(core)) = (entry.kicked, self.running_on(vcpu)) {
+        let entry = self.cores.get(core.index()).copied();
+        let on_it = entry.filter(|entry| entry.vcpu == Some(vcpu));
+        if let Some(why) = on_it.and_then(|entry| entry.kicked) {
             self.emit(out, vcpu, EventKind::Preempted(core, why));
             self.leave(
                 core,
@@ -153,20 +156,21 @@ impl Dispatcher {
         }
     }
 
+    /// Nothing to wait for: nothing happens. A vCPU that is on no core cannot begin to wait.
     fn block(&mut self, vcpu: VcpuId, on: BlockOn, out: &mut Output) {
-        let waits = match on {
+        if self.running_on(vcpu).is_none() {
+            return;
+        }
+        let (waits, until) = match on {
             BlockOn::Idle if self.vcpus[vcpu.index()].pending_interrupts > 0 => return,
-            BlockOn::Idle => Waits::Idle,
-            BlockOn::Sleep(until) | BlockOn::Host(until) if until <= self.now => return,
-            BlockOn::Sleep(until) => {
-                self.arm_wake(vcpu, Some(until), out);
-                Waits::Sleep
-            }
-            BlockOn::Host(until) => {
-                self.arm_wake(vcpu, Some(until), out);
-                Waits::Host
-            }
+            BlockOn::Idle => (Waits::Idle, None),
+            BlockOn::Sleep(until) => (Waits::Sleep, Some(until)),
+            BlockOn::Host(until) => (Waits::Host, Some(until)),
         };
+        if until.is_some_and(|until| until <= self.now) {
+            return;
+        }
+        self.arm_wake(vcpu, until, out);
         self.block_on(vcpu, waits, out);
     }
 
@@ -182,7 +186,8 @@ impl Dispatcher {
         if matches!(state, None | Some(State::Retired | State::Unborn)) {
             return;
         }
-        self.vcpu(to).pending_interrupts += 1;
+        let pending = &mut self.vcpu(to).pending_interrupts;
+        *pending = pending.saturating_add(1);
         self.emit(out, to, EventKind::InterruptRaised { vector, from });
         out.effects.push(Effect::Inject { vcpu: to, vector });
         if state == Some(State::Blocked(Waits::Idle)) {
@@ -237,17 +242,23 @@ impl Dispatcher {
             Timer::Periodic(vcpu) => self.periodic_due(vcpu, at, out),
             Timer::Tick => self.tick(out),
             Timer::Period => {
+                self.charge_all();
                 let resched = self.policy.periodic(self.now);
                 self.reschedule(resched, out);
             }
             Timer::Policy => {
+                self.charge_all();
                 let resched = self.policy.timer(self.now);
                 self.reschedule(resched, out);
             }
         }
     }
 
+    /// What concerns all may have changed anybody's standing.
     fn reschedule(&mut self, Resched(cores): Resched, out: &mut Output) {
+        for index in 0..self.vcpus.len() {
+            self.note_standing(VcpuId(u32::try_from(index).unwrap_or(u32::MAX)), out);
+        }
         for core in cores {
             self.kick(core, PreemptReason::Period, out);
         }
@@ -289,6 +300,9 @@ impl Dispatcher {
         priority: KernelPriority,
         out: &mut Output,
     ) {
+        if self.running_on(vcpu).is_none() {
+            return;
+        }
         match self.locks.acquire(lock, vcpu, priority) {
             Acquire::Taken => self.own_host_lock(vcpu, lock, priority, out),
             Acquire::Held(owner) => self.block_on(vcpu, Waits::HostLock(lock, owner), out),
@@ -316,7 +330,8 @@ impl Dispatcher {
             return;
         };
         self.emit(out, vcpu, EventKind::HostLockReleased(lock));
-        if held == KernelPriority::Asked {
+        let gone = self.vcpus[vcpu.index()].state == State::Retired;
+        if held == KernelPriority::Asked && !gone {
             self.policy
                 .kernel_priority(self.now, vcpu, KernelRequest::End);
             self.note_standing(vcpu, out);

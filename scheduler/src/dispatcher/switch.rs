@@ -8,6 +8,9 @@ use crate::input::Timer;
 use crate::policy::{Enqueue, Pick, Placed, Preempt, Slice, SliceEnd, WorkConserving};
 use crate::time::Nanos;
 
+/// The slice given in the stead of a policy whose own answer cannot be used.
+const INSTEAD: Nanos = Nanos::from_millis(10);
+
 /// How the vCPU on a core leaves it.
 #[derive(Clone, Copy)]
 pub(super) enum Leave {
@@ -35,6 +38,15 @@ impl Dispatcher {
         }
     }
 
+    /// Charges everybody on a core, before the policy is asked about all of them.
+    pub(super) fn charge_all(&mut self) {
+        for index in 0..self.cores.len() {
+            if let Some(vcpu) = self.cores[index].vcpu {
+                self.charge(vcpu);
+            }
+        }
+    }
+
     /// The granted vCPU is on its core: its slice begins.
     pub(super) fn entered(&mut self, core: CoreId, vcpu: VcpuId, out: &mut Output) {
         let now = self.now;
@@ -55,13 +67,14 @@ impl Dispatcher {
 
     pub(super) fn arm_slice(&mut self, core: CoreId, slice: Slice, out: &mut Output) {
         let at = match slice {
-            Slice::For(length) => Some(self.now + length.max(Nanos(1))),
+            Slice::For(Nanos::ZERO) => {
+                let vcpu = self.cores[core.index()].vcpu.unwrap_or(VcpuId(0));
+                self.violated(Violation::EmptySlice, vcpu, out);
+                Some(self.now + INSTEAD)
+            }
+            Slice::For(length) => Some(self.now + length),
             Slice::Open => None,
         };
-        if let Slice::For(Nanos::ZERO) = slice {
-            let vcpu = self.cores[core.index()].vcpu.unwrap_or(VcpuId(0));
-            self.violated(Violation::EmptySlice, vcpu, out);
-        }
         let armed = std::mem::replace(&mut self.cores[core.index()].slice_armed, at);
         match (armed, at) {
             (_, Some(at)) => out.effects.push(Effect::Arm {
@@ -122,7 +135,9 @@ impl Dispatcher {
             return;
         };
         self.charge(vcpu);
-        match self.policy.slice_end(self.now, core, vcpu) {
+        let answer = self.policy.slice_end(self.now, core, vcpu);
+        self.note_standing(vcpu, out);
+        match answer {
             SliceEnd::Extend(slice) => self.arm_slice(core, slice, out),
             SliceEnd::Kick => self.kick(core, PreemptReason::SliceEnd, out),
         }
@@ -206,7 +221,8 @@ impl Dispatcher {
                 if state == Some(State::Ready) {
                     return Some((vcpu, slice));
                 }
-                self.violated(Violation::PickedNotReady, vcpu, out);
+                let named = state.map_or(VcpuId(0), |_| vcpu);
+                self.violated(Violation::PickedNotReady, named, out);
                 self.choose_instead()
             }
             Pick::Idle => match self.policy.conserving() {
@@ -223,7 +239,7 @@ impl Dispatcher {
     fn choose_instead(&mut self) -> Option<(VcpuId, Slice)> {
         let vcpu = self.longest_ready()?;
         self.policy.remove(self.now, vcpu);
-        Some((vcpu, Slice::For(Nanos::from_millis(10))))
+        Some((vcpu, Slice::For(INSTEAD)))
     }
 
     fn grant(&mut self, core: CoreId, next: Option<(VcpuId, Slice)>, out: &mut Output) {
@@ -239,6 +255,7 @@ impl Dispatcher {
         }
         self.emit(out, vcpu, EventKind::Granted(core));
         out.effects.push(Effect::Run { core, vcpu });
+        self.note_standing(vcpu, out);
     }
 
     /// Gives idle cores to whoever waits.
