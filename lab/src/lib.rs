@@ -7,6 +7,7 @@
 //! With one emulated core and counted instructions (`exact`), two runs are the same to the byte, every
 //! nanosecond included: a real KVM whose measurements are exact.
 
+mod backend;
 mod boot;
 mod channel;
 mod child;
@@ -21,7 +22,9 @@ mod modules;
 mod order;
 mod program;
 pub mod setup;
+mod wire;
 
+pub use backend::{INSIDE, InsideError, LabBackend, LabRunError, carry_out_inside};
 pub use boot::{Done, Sight};
 pub use channel::Stage;
 pub use channel::host::DamagedResults;

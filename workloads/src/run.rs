@@ -117,7 +117,7 @@ pub trait Observer {
 }
 
 /// What a vCPU saw from inside its guest. Times in nanoseconds of the guest's own clock.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GuestView {
     /// CPU work done: the calibrated length of what was run.
     pub progress_ns: u64,
