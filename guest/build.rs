@@ -15,7 +15,13 @@ fn main() {
     println!("cargo:rustc-link-arg-bins=-T");
     println!("cargo:rustc-link-arg-bins=-Xlinker");
     println!("cargo:rustc-link-arg-bins={}", script.display());
-    for argument in ["-nostartfiles", "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none"] {
+    for argument in [
+        "-nostartfiles",
+        "-nostdlib",
+        "-static",
+        "-no-pie",
+        "-Wl,--build-id=none",
+    ] {
         println!("cargo:rustc-link-arg-bins={argument}");
     }
 }

@@ -37,7 +37,14 @@ fn build(guest: &Path, out: &Path) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     cargo
         .current_dir(guest)
-        .args(["build", "--locked", "--bin", "stealtime-guest", "--profile", "guest"])
+        .args([
+            "build",
+            "--locked",
+            "--bin",
+            "stealtime-guest",
+            "--profile",
+            "guest",
+        ])
         .args(["--target", TARGET, "--target-dir"])
         .arg(&target)
         .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
@@ -60,7 +67,11 @@ fn build(guest: &Path, out: &Path) -> PathBuf {
 fn reaches_the_compiler(name: &str) -> bool {
     matches!(
         name,
-        "RUSTFLAGS" | "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CARGO_TARGET_DIR" | "RUSTDOCFLAGS"
+        "RUSTFLAGS"
+            | "RUSTC_WRAPPER"
+            | "RUSTC_WORKSPACE_WRAPPER"
+            | "CARGO_TARGET_DIR"
+            | "RUSTDOCFLAGS"
     ) || name.starts_with("CARGO_BUILD_")
         || name.starts_with("CARGO_PROFILE_")
         || name.starts_with("CARGO_CFG_")

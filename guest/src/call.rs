@@ -190,18 +190,26 @@ impl fmt::Display for Refusal {
                 "the program has an op without meaning (code {}, arguments {} and {})",
                 op.code, op.small, op.medium
             ),
-            Self::Program(ProgramError::Nesting) => f.write_str(
-                "the program nests repeats too deeply, or ends one that did not begin",
-            ),
+            Self::Program(ProgramError::Nesting) => {
+                f.write_str("the program nests repeats too deeply, or ends one that did not begin")
+            }
             Self::Program(ProgramError::EmptyLoop) => {
                 f.write_str("the program repeats nothing for ever")
             }
-            Self::NoSuchLock(lock) => write!(f, "the program takes guest lock {lock}: no such lock"),
+            Self::NoSuchLock(lock) => {
+                write!(f, "the program takes guest lock {lock}: no such lock")
+            }
             Self::AlreadyHeld(lock) => {
-                write!(f, "the program takes guest lock {lock}, which it holds already")
+                write!(
+                    f,
+                    "the program takes guest lock {lock}, which it holds already"
+                )
             }
             Self::NotHeld(lock) => {
-                write!(f, "the program releases guest lock {lock}, which it does not hold")
+                write!(
+                    f,
+                    "the program releases guest lock {lock}, which it does not hold"
+                )
             }
             Self::NotCritical => {
                 f.write_str("the program leaves a critical section that it did not enter")
@@ -211,7 +219,10 @@ impl fmt::Display for Refusal {
                 f.write_str("the program holds too many locks or critical sections at once")
             }
             Self::Protocol(what) => {
-                write!(f, "the guest kernel does not understand the host (word {what:#x})")
+                write!(
+                    f,
+                    "the guest kernel does not understand the host (word {what:#x})"
+                )
             }
             Self::Panic(line) => write!(f, "the guest kernel panicked (source line {line})"),
         }

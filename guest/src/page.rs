@@ -114,7 +114,10 @@ const _: () = assert!(offset_of!(Page, request_hist) == 248);
 
 /// Adds to a field that only the caller writes, or to one bucket: cheaper than a locked addition.
 pub fn add(field: &AtomicU64, n: u64) {
-    field.store(field.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    field.store(
+        field.load(Ordering::Relaxed).wrapping_add(n),
+        Ordering::Relaxed,
+    );
 }
 
 impl Page {
@@ -129,7 +132,10 @@ impl Page {
     /// Counts a request that took so long.
     pub fn count_request(&self, latency_ns: u64) {
         let bucket = &self.request_hist[crate::hist::bucket(latency_ns)];
-        bucket.store(bucket.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        bucket.store(
+            bucket.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
         self.start_maxima_anew_if_asked();
         raise(&self.request_max_ns, latency_ns);
     }

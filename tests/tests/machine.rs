@@ -295,9 +295,18 @@ fn every_misdeed_ends_the_vm_with_a_line_that_names_it() {
     let Some(_kvm) = support::kvm() else { return };
     for (misdeed, words) in [
         (Misdeed::TripleFault, "triple fault"),
-        (Misdeed::BadPort, "wrote to port 0x51f, where nothing answers"),
-        (Misdeed::BadMemory, "page fault at address 0x7000000000 (vector 14, error code 0x4"),
-        (Misdeed::BadInstruction, "undefined instruction (vector 6, error code 0x0"),
+        (
+            Misdeed::BadPort,
+            "wrote to port 0x51f, where nothing answers",
+        ),
+        (
+            Misdeed::BadMemory,
+            "page fault at address 0x7000000000 (vector 14, error code 0x4",
+        ),
+        (
+            Misdeed::BadInstruction,
+            "undefined instruction (vector 6, error code 0x0",
+        ),
     ] {
         let line = last_words(&[run(1_000), Step::Fault(misdeed)]);
         assert!(line.contains(words), "{misdeed:?}: {line}");
@@ -313,14 +322,20 @@ fn a_program_that_makes_no_sense_ends_the_vm_with_the_reason() {
     let line = last_words(&[Step::Lock(0)]);
     assert!(line.contains("guest lock 0: no such lock"), "{line}");
     let line = last_words(&[Step::CriticalLeave]);
-    assert!(line.contains("critical section that it did not enter"), "{line}");
+    assert!(
+        line.contains("critical section that it did not enter"),
+        "{line}"
+    );
     let mut nonsense = plan(&[], &[&[]]);
     nonsense.vcpus[0].program = vec![Op {
         code: 999,
         ..Op::default()
     }];
     let exit = next(&mut booted(&nonsense).remove(0));
-    assert!(matches!(&exit, Exit::Fault(line) if line.contains("code 999")), "{exit:?}");
+    assert!(
+        matches!(&exit, Exit::Fault(line) if line.contains("code 999")),
+        "{exit:?}"
+    );
 }
 
 #[test]
@@ -344,7 +359,10 @@ fn locks_and_critical_sections_show_in_the_shared_page() {
     let locks = cpu.locks();
     assert_eq!((locks.held, locks.critical, locks.waits_for), (1, 1, None));
     assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
-    assert_eq!(cpu.locks(), stealtime_scheduler::input::GuestLocks::default());
+    assert_eq!(
+        cpu.locks(),
+        stealtime_scheduler::input::GuestLocks::default()
+    );
     // Left without a word the first time; now a preemption is pending, and only the outermost tells.
     cpu.set_preempt_pending(true);
     assert_eq!(next(&mut cpu), Exit::Call(Call::CriticalLeft));
@@ -365,7 +383,10 @@ fn a_waiter_shows_what_it_waits_for_and_its_spinning_is_counted() {
         assert_eq!(next(&mut owner), Exit::Call(Call::Nothing));
         enter_for(&mut waiter, Duration::from_millis(10));
         let waits_for = Some(GuestLockId::new(VmId(0), 0));
-        assert_eq!((waiter.locks().held, waiter.locks().waits_for), (0, waits_for));
+        assert_eq!(
+            (waiter.locks().held, waiter.locks().waits_for),
+            (0, waits_for)
+        );
         assert_eq!(owner.locks().held, 1);
         assert_eq!(next(&mut owner), Exit::Call(Call::Nothing));
         assert_eq!(owner.locks().held, 0);
@@ -377,7 +398,10 @@ fn a_waiter_shows_what_it_waits_for_and_its_spinning_is_counted() {
         assert_eq!((waiter.locks().held, waiter.locks().waits_for), (1, None));
         let view = waiter.view();
         assert!(view.lock_spin_ns > 1_000_000, "{kind:?}: {view:?}");
-        assert!(view.gaps > 0, "{kind:?}: it was stopped while it waited: {view:?}");
+        assert!(
+            view.gaps > 0,
+            "{kind:?}: it was stopped while it waited: {view:?}"
+        );
     }
 }
 
@@ -446,7 +470,10 @@ fn more_vcpus_than_kvm_allows_is_an_error_that_names_both_numbers() {
     let steps: &[Step] = &[];
     let plan = plan(&[], &vec![steps; allowed + 1]);
     let error = Machine::new(&kvm, &plan, VmId(0)).expect_err("too many");
-    assert!(matches!(error, MachineError::TooManyVcpus { .. }), "{error}");
+    assert!(
+        matches!(error, MachineError::TooManyVcpus { .. }),
+        "{error}"
+    );
     let text = error.to_string();
     assert!(text.contains(&allowed.to_string()), "{text}");
     assert!(text.contains(&(allowed + 1).to_string()), "{text}");
@@ -458,7 +485,11 @@ fn a_hundred_machines_fit_at_once() {
     let kvm = Kvm::new().expect("KVM can be opened");
     let plan = plan(&[], &[&[Step::Exit]]);
     let mut all: Vec<GuestCpu> = (0..100)
-        .flat_map(|_| Machine::new(&kvm, &plan, VmId(0)).expect("fits").into_cpus())
+        .flat_map(|_| {
+            Machine::new(&kvm, &plan, VmId(0))
+                .expect("fits")
+                .into_cpus()
+        })
         .collect();
     for cpu in [0, 99] {
         all[cpu].boot().expect("the guest boots");

@@ -133,7 +133,9 @@ impl Waiter for Spinner<'_> {
 
     fn waiting(&mut self, ticket: Option<u32>) {
         // The ticket first: the host reads it only if the state says that someone waits.
-        self.page.ticket.store(ticket.unwrap_or(0), Ordering::Relaxed);
+        self.page
+            .ticket
+            .store(ticket.unwrap_or(0), Ordering::Relaxed);
         self.state.held -= 1;
         self.state.waits_for = Some(self.number);
         publish(self.page, *self.state);

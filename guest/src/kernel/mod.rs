@@ -5,7 +5,10 @@
 //! program ([`program`]). It reaches the host by calls ([`call`]) and ring 0 by undefined
 //! instructions at known addresses.
 
-#![expect(unsafe_code, reason = "a kernel: instructions, page tables' memory, no allocator")]
+#![expect(
+    unsafe_code,
+    reason = "a kernel: instructions, page tables' memory, no allocator"
+)]
 
 mod call;
 mod clock;

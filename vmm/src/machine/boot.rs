@@ -5,21 +5,17 @@
 
 use super::exits::{self, Stop};
 use super::guest_cpu::Phase;
-use super::tsc::{Moment, ns_in, ns_per_tick, rate_hz, ticks_in};
+use super::tsc::{ns_in, rate_hz};
 use super::{Calibration, GuestCpu, MachineError};
 use crate::cpu::Exit;
 use crate::host::monotonic_ns;
 use std::sync::atomic::Ordering;
 use stealtime_guest::call::Command;
 use stealtime_guest::gap::CHUNK_NS;
-use stealtime_scheduler::time::Nanos;
 
 /// How long a guest may take for a command, in nanoseconds: much longer than any command on the
 /// slowest machine (an emulated one).
 const PATIENCE_NS: u64 = 20_000_000_000;
-
-/// Readings of the guest's clock, of which the tightest counts.
-const CLOCK_READINGS: usize = 40;
 
 /// Chunks of one timing of the work loop: short, so that some timings are not disturbed.
 const CHUNKS: u64 = 64;
@@ -42,12 +38,8 @@ impl GuestCpu {
     pub fn boot(&mut self) -> Result<(), MachineError> {
         self.until_ready()?;
         self.phase = Phase::Booted;
-        let mut best = self.read_clock()?;
-        for _ in 1..CLOCK_READINGS {
-            best = best.tighter(self.read_clock()?);
-        }
-        self.clock = Some(best);
-        self.set_clock_epoch(best.monotonic_ns);
+        self.compare_clocks()?;
+        self.set_clock_epoch(monotonic_ns());
         Ok(())
     }
 
@@ -83,34 +75,6 @@ impl GuestCpu {
             .store(calibration.iterations_per_ms, Ordering::Relaxed);
     }
 
-    /// Sets the start of the run, in nanoseconds of CLOCK_MONOTONIC: the guest's clock reads the time
-    /// since then. After [`Self::boot`], before the first entry.
-    pub fn set_clock_epoch(&mut self, monotonic_ns: u64) {
-        let rate = rate_hz();
-        if let Some(known) = self.clock {
-            let tsc = known.tsc.saturating_add_signed(signed_ticks(
-                monotonic_ns,
-                known.monotonic_ns,
-                rate,
-            ));
-            let page = self.page.get();
-            page.tsc_epoch.store(tsc, Ordering::Relaxed);
-            page.ns_per_tick.store(ns_per_tick(rate), Ordering::Relaxed);
-            self.epoch_ns = Some(monotonic_ns);
-        }
-    }
-
-    /// How exactly the guest's clock is known, in nanoseconds: half the tightest bracket.
-    #[must_use]
-    pub fn clock_uncertainty_ns(&self) -> u64 {
-        self.clock.map_or(u64::MAX, |clock| clock.uncertainty_ns)
-    }
-
-    /// How far the guest's clock, as the vCPU's counter tells it, is from `now`.
-    pub(super) fn clock_offset(&self, _now: Nanos) -> Option<i64> {
-        None
-    }
-
     /// Iterations per millisecond in the fastest of some timings.
     fn fastest(&mut self, iterations: u64, rate: u64) -> Result<u64, MachineError> {
         let iterations = iterations.max(1);
@@ -125,14 +89,8 @@ impl GuestCpu {
         Ok((iterations * CHUNKS * 1_000_000 / ns).max(1))
     }
 
-    fn read_clock(&mut self) -> Result<Moment, MachineError> {
-        let before = monotonic_ns();
-        let tsc = self.command(Command::ReadClock)?;
-        Ok(Moment::bracketed(before, tsc, monotonic_ns()))
-    }
-
     /// Has the guest carry out a command, and yields its result.
-    fn command(&mut self, command: Command) -> Result<u64, MachineError> {
+    pub(super) fn command(&mut self, command: Command) -> Result<u64, MachineError> {
         self.page
             .get()
             .command
@@ -158,10 +116,4 @@ impl GuestCpu {
             }
         }
     }
-}
-
-/// Ticks from `from` to `to`, both in nanoseconds.
-fn signed_ticks(to: u64, from: u64, rate: u64) -> i64 {
-    let ticks = i64::try_from(ticks_in(to.abs_diff(from), rate)).unwrap_or(i64::MAX);
-    if to >= from { ticks } else { -ticks }
 }

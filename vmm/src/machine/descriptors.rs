@@ -107,7 +107,11 @@ mod tests {
         assert_eq!(table.len(), 256);
         for gate in &table {
             assert!((1..=4).contains(&(gate[0] >> 32 & 7)));
-            assert_eq!(gate[0] >> 40 & 0xff, 0x8e, "present, ring 0, interrupt gate");
+            assert_eq!(
+                gate[0] >> 40 & 0xff,
+                0x8e,
+                "present, ring 0, interrupt gate"
+            );
         }
         assert_eq!(entry(table[6]), UNDEFINED_ENTRY);
         assert_eq!(entry(table[14]), EXCEPTION_ENTRIES + 14 * 16);
@@ -118,9 +122,8 @@ mod tests {
     #[test]
     fn the_bitmap_opens_the_ports_of_calls_and_no_others() {
         let segment = tss(0x30_000);
-        let forbidden = |port: u16| {
-            segment[TASK_STATE + usize::from(port / 8)] >> (port % 8) & 1 == 1
-        };
+        let forbidden =
+            |port: u16| segment[TASK_STATE + usize::from(port / 8)] >> (port % 8) & 1 == 1;
         for port in FIRST_PORT - 40..FIRST_PORT {
             assert!(forbidden(port), "{port:#x}");
         }
@@ -133,7 +136,10 @@ mod tests {
     #[test]
     fn the_task_descriptor_points_at_the_task_state() {
         let table = gdt(0x1_2345_6000);
-        let (low, high) = (table[usize::from(TASK / 8)], table[usize::from(TASK / 8) + 1]);
+        let (low, high) = (
+            table[usize::from(TASK / 8)],
+            table[usize::from(TASK / 8) + 1],
+        );
         let base = low >> 16 & 0xff_ffff | (low >> 56) << 24 | high << 32;
         assert_eq!(base, 0x1_2345_6000 + TSS);
         assert_eq!(low & 0xffff, TSS_SIZE as u64 - 1);

@@ -7,7 +7,7 @@ use stealtime_scheduler::ids::VmId;
 /// A step that KVM was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Step {
+pub enum KvmStep {
     /// Making the VM.
     CreateVm,
     /// Giving it memory.
@@ -24,7 +24,7 @@ pub enum Step {
     SetRegisters,
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for KvmStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::CreateVm => "create a VM",
@@ -46,7 +46,7 @@ pub enum MachineError {
     #[error("KVM did not {step}")]
     Kvm {
         /// Which.
-        step: Step,
+        step: KvmStep,
         /// The kernel's answer.
         source: kvm_ioctls::Error,
     },
@@ -123,7 +123,7 @@ fn told(exit: &Exit) -> String {
 
 impl MachineError {
     /// For `map_err` of a step.
-    pub(super) fn kvm(step: Step) -> impl FnOnce(kvm_ioctls::Error) -> Self {
+    pub(super) fn kvm(step: KvmStep) -> impl FnOnce(kvm_ioctls::Error) -> Self {
         move |source| Self::Kvm { step, source }
     }
 }

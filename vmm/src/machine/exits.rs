@@ -24,9 +24,9 @@ pub(super) fn run(vcpu: &mut VcpuFd, page: &Page) -> Stop {
     let fault = |line: String| Stop::Exit(Exit::Fault(line));
     match vcpu.run() {
         Ok(VcpuExit::IoOut(port, _)) => call(port, page),
-        Ok(VcpuExit::IoIn(port, _)) => fault(format!(
-            "read from port {port:#x}, where nothing answers"
-        )),
+        Ok(VcpuExit::IoIn(port, _)) => {
+            fault(format!("read from port {port:#x}, where nothing answers"))
+        }
         Ok(VcpuExit::Hlt) => halt(vcpu.get_kvm_run()),
         Ok(VcpuExit::IrqWindowOpen) => Stop::Exit(Exit::InterruptWindow),
         Ok(VcpuExit::Intr) => Stop::Exit(Exit::Interrupted),
@@ -41,7 +41,9 @@ pub(super) fn run(vcpu: &mut VcpuFd, page: &Page) -> Stop {
             "the processor refused to run the guest (reason {reason:#x}, host core {core})"
         )),
         Ok(VcpuExit::InternalError) => fault(internal_error(vcpu)),
-        Ok(exit) => fault(format!("KVM stopped the guest for a reason unknown here: {exit:?}")),
+        Ok(exit) => fault(format!(
+            "KVM stopped the guest for a reason unknown here: {exit:?}"
+        )),
         Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
             Stop::Exit(Exit::Interrupted)
         }
@@ -172,17 +174,30 @@ mod tests {
 
     #[test]
     fn arguments_out_of_range_make_no_call() {
-        assert_eq!(parse_call(Port::Interrupt, 0, 3), None, "an exception's vector");
+        assert_eq!(
+            parse_call(Port::Interrupt, 0, 3),
+            None,
+            "an exception's vector"
+        );
         assert_eq!(parse_call(Port::Interrupt, 1 << 40, 0x40), None);
         assert_eq!(parse_call(Port::HostLock, 70_000, 0), None);
         assert_eq!(parse_call(Port::Periodic, 1, 256), None);
         let disarm = parse_call(Port::Periodic, 0, 0);
-        assert!(matches!(disarm, Some(Call::Periodic { period: Nanos::ZERO, .. })));
+        assert!(matches!(
+            disarm,
+            Some(Call::Periodic {
+                period: Nanos::ZERO,
+                ..
+            })
+        ));
     }
 
     #[test]
     fn arguments_in_range_arrive_whole() {
-        assert_eq!(parse_call(Port::Sleep, u64::MAX, 0), Some(Call::Sleep(Nanos::MAX)));
+        assert_eq!(
+            parse_call(Port::Sleep, u64::MAX, 0),
+            Some(Call::Sleep(Nanos::MAX))
+        );
         assert_eq!(
             parse_call(Port::Interrupt, 70_000, 0xff),
             Some(Call::Interrupt {

@@ -1,9 +1,10 @@
 //! A vCPU of KVM as a [`Cpu`].
 
+use super::clock::Clock;
 use super::exits::{self, Stop};
 use super::interrupts::Pending;
 use super::memory::Memory;
-use super::tsc::Moment;
+
 use super::{MachineError, SharedPage, start};
 use crate::cpu::{Cpu, Exit, Queued, Watch};
 use crate::kick::KickHandle;
@@ -35,9 +36,7 @@ pub struct GuestCpu {
     pub(super) vcpu: VcpuFd,
     pub(super) page: SharedPage,
     pub(super) phase: Phase,
-    pub(super) clock: Option<Moment>,
-    /// The start of the run, in nanoseconds of CLOCK_MONOTONIC.
-    pub(super) epoch_ns: Option<u64>,
+    pub(super) clock: Option<Clock>,
     id: VcpuId,
     pending: Pending,
     immediate_exit: KickHandle,
@@ -57,13 +56,13 @@ pub(super) struct Parts<'a> {
 impl GuestCpu {
     #[expect(unsafe_code, reason = "a pointer to kvm_run for the signal handler")]
     pub(super) fn new(parts: Parts<'_>) -> Result<Self, MachineError> {
-        use super::error::Step;
+        use super::error::KvmStep;
         let mut vcpu = parts
             .vm
             .create_vcpu(u64::from(parts.index))
-            .map_err(MachineError::kvm(Step::CreateVcpu))?;
+            .map_err(MachineError::kvm(KvmStep::CreateVcpu))?;
         vcpu.set_cpuid2(parts.cpuid)
-            .map_err(MachineError::kvm(Step::SetCpuid))?;
+            .map_err(MachineError::kvm(KvmStep::SetCpuid))?;
         start::set_registers(&vcpu, parts.memory, parts.index)?;
         let byte = NonNull::from(&mut vcpu.get_kvm_run().immediate_exit).cast::<AtomicU8>();
         // SAFETY: the byte lies in the mapping of `kvm_run`, which `vcpu` keeps at its place (also
@@ -76,7 +75,6 @@ impl GuestCpu {
             page: parts.page,
             phase: Phase::Made,
             clock: None,
-            epoch_ns: None,
             id: parts.id,
             pending: Pending::default(),
             immediate_exit,

@@ -102,7 +102,8 @@ impl Memory {
         page.version.store(VERSION, Ordering::Relaxed);
         page.index.store(index, Ordering::Relaxed);
         page.program.store(place.start, Ordering::Relaxed);
-        page.program_ops.store(program.ops.len() as u64, Ordering::Relaxed);
+        page.program_ops
+            .store(program.ops.len() as u64, Ordering::Relaxed);
         page.locks.store(self.map.locks.start, Ordering::Relaxed);
         page.lock_count.store(self.locks, Ordering::Relaxed);
         page.seed.store(program.seed, Ordering::Relaxed);

@@ -9,6 +9,7 @@
 //! what wakes it is decided outside.
 
 mod boot;
+mod clock;
 mod descriptors;
 mod error;
 mod exits;
@@ -21,7 +22,7 @@ mod page;
 mod start;
 mod tsc;
 
-pub use error::{MachineError, Step};
+pub use error::{KvmStep, MachineError};
 pub use guest_cpu::GuestCpu;
 pub use page::SharedPage;
 pub use stealtime_workloads::run::Calibration;
@@ -62,7 +63,7 @@ impl Machine {
         let fd = create(kvm, &memory)?;
         let cpuid = kvm
             .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
-            .map_err(MachineError::kvm(Step::GetCpuid))?;
+            .map_err(MachineError::kvm(KvmStep::GetCpuid))?;
         let make = |(index, id): (u32, VcpuId)| {
             GuestCpu::new(Parts {
                 vm: &fd,
@@ -104,7 +105,7 @@ fn memory_of(plan: &Plan, vm: VmId, ids: &[VcpuId]) -> Result<Memory, MachineErr
 fn create(kvm: &Kvm, memory: &Memory) -> Result<VmFd, MachineError> {
     let vm = kvm
         .create_vm()
-        .map_err(MachineError::kvm(Step::CreateVm))?;
+        .map_err(MachineError::kvm(KvmStep::CreateVm))?;
     let (address, size) = memory.region()?;
     let region = kvm_userspace_memory_region {
         slot: 0,
@@ -116,6 +117,6 @@ fn create(kvm: &Kvm, memory: &Memory) -> Result<VmFd, MachineError> {
     // SAFETY: the region is all of `memory`, a mapping of its own that nothing else uses. Every
     // vCPU keeps it (through its shared page) until after it has been closed, and a VM runs guest
     // code only through its vCPUs.
-    unsafe { vm.set_user_memory_region(region) }.map_err(MachineError::kvm(Step::SetMemory))?;
+    unsafe { vm.set_user_memory_region(region) }.map_err(MachineError::kvm(KvmStep::SetMemory))?;
     Ok(vm)
 }

@@ -5,7 +5,7 @@
 
 use super::MachineError;
 use super::descriptors::TSS_SIZE;
-use super::error::Step;
+use super::error::KvmStep;
 use super::memory::Memory;
 use kvm_bindings::{kvm_dtable, kvm_segment};
 use kvm_ioctls::VcpuFd;
@@ -59,7 +59,7 @@ pub(super) fn set_registers(
     };
     let mut system = vcpu
         .get_sregs()
-        .map_err(MachineError::kvm(Step::GetRegisters))?;
+        .map_err(MachineError::kvm(KvmStep::GetRegisters))?;
     system.cs = CODE;
     for segment in [
         &mut system.ds,
@@ -89,16 +89,16 @@ pub(super) fn set_registers(
     system.cr4 = CR4;
     system.efer = EFER;
     vcpu.set_sregs(&system)
-        .map_err(MachineError::kvm(Step::SetRegisters))?;
+        .map_err(MachineError::kvm(KvmStep::SetRegisters))?;
 
     let mut general = vcpu
         .get_regs()
-        .map_err(MachineError::kvm(Step::GetRegisters))?;
+        .map_err(MachineError::kvm(KvmStep::GetRegisters))?;
     general.rip = memory.entry();
     general.rsp = control + STACK_TOPS[0];
     general.rflags = 2;
     general.rdi = shared_page(index);
     general.rsi = control + BLOCK;
     vcpu.set_regs(&general)
-        .map_err(MachineError::kvm(Step::SetRegisters))
+        .map_err(MachineError::kvm(KvmStep::SetRegisters))
 }

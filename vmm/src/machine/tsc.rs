@@ -73,7 +73,9 @@ pub(super) fn rate_hz() -> u64 {
 fn rate_between(begin: Moment, end: Moment) -> u64 {
     let ticks = u128::from(end.tsc.saturating_sub(begin.tsc));
     let ns = u128::from(end.monotonic_ns.saturating_sub(begin.monotonic_ns)).max(1);
-    u64::try_from(ticks * 1_000_000_000 / ns).unwrap_or(u64::MAX).max(1)
+    u64::try_from(ticks * 1_000_000_000 / ns)
+        .unwrap_or(u64::MAX)
+        .max(1)
 }
 
 /// Length of a tick in 2^-32 ns.
