@@ -13,6 +13,8 @@ pub mod ids;
 pub mod input;
 pub mod policies;
 pub mod policy;
+#[cfg(test)]
+mod properties;
 pub mod queue;
 pub mod record;
 pub mod registry;

@@ -27,7 +27,7 @@ use crate::effect::Effect;
 use crate::event::{Event, EventKind, PreemptReason, Standing, Until, Waits};
 use crate::ids::{CoreId, VcpuId};
 use crate::input::{Input, Timer};
-use crate::policy::{Clocks, Policy, Refused, Slice, VcpuParams};
+use crate::policy::{Clocks, Policy, Refused, Slice, VcpuParams, WorkConserving};
 use crate::registry::{self, PolicyInfo, ScheduledBy};
 use crate::spec::{PolicySpec, SpecError};
 use crate::time::Nanos;
@@ -258,6 +258,11 @@ impl Dispatcher {
     #[must_use]
     pub const fn violation_count(&self) -> u64 {
         self.violation_count
+    }
+
+    /// Whether cores may be idle by the policy's intent while somebody waits.
+    pub fn conserving(&self) -> WorkConserving {
+        self.policy.conserving()
     }
 
     fn vcpu(&mut self, vcpu: VcpuId) -> &mut Vcpu {

@@ -1,0 +1,212 @@
+//! What must hold under every policy of the registry, whatever the vCPUs do.
+//!
+//! A new policy is covered by being registered. [`Witness`] checks every call between dispatcher and
+//! policy; what is checked here comes on top.
+
+use crate::dispatcher::{Config, Dispatcher, Output};
+use crate::ids::{HostLockId, VcpuId};
+use crate::input::{Input, KernelPriority};
+use crate::policy::{VcpuParams, WorkConserving};
+use crate::registry::{self, PolicyInfo, ScheduledBy};
+use crate::testing::{Script, Step, Witness, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::time::Nanos;
+use proptest::prelude::*;
+
+/// Policies under which somebody may wait for ever by intent, and why.
+const MAY_STARVE: &[(&str, &str)] = &[("null", "with more vCPUs than cores, the rest never run")];
+
+/// The vCPUs of a random world.
+const VCPUS: u32 = 6;
+
+fn time(micros: std::ops::Range<u64>) -> impl Strategy<Value = Nanos> {
+    micros.prop_map(us)
+}
+
+/// A few steps that belong together.
+fn deed(requests: bool) -> impl Strategy<Value = Vec<Step>> {
+    let run = || time(50..5_000).prop_map(Step::Run);
+    let locked = (0..3u16, any::<bool>(), time(10..900), time(10..900));
+    let locked = locked.prop_map(move |(lock, asked, wait, run)| {
+        let lock = HostLockId(lock);
+        let priority = if asked && requests {
+            KernelPriority::Asked
+        } else {
+            KernelPriority::NotAsked
+        };
+        vec![
+            Step::Lock(lock, priority),
+            Step::HostWait(wait),
+            Step::Run(run),
+            Step::Unlock(lock),
+        ]
+    });
+    let single = prop_oneof![
+        4 => run(),
+        3 => time(20..9_000).prop_map(Step::Sleep),
+        1 => time(20..2_000).prop_map(Step::HostWait),
+        1 => Just(Step::Yield),
+        1 => Just(Step::UserReturn),
+        1 => (0..VCPUS).prop_map(|to| Step::Interrupt(VcpuId(to))),
+    ];
+    let halt = run().prop_map(|run| vec![Step::Halt, run]);
+    prop_oneof![
+        8 => single.prop_map(|step| vec![step]),
+        2 => locked,
+        1 => halt,
+    ]
+}
+
+/// Deeds over and over, never without some work; now and then one that ends, or only spins.
+fn script(requests: bool) -> impl Strategy<Value = Script> {
+    let work = time(200..3_000).prop_map(Step::Run);
+    let deeds = (work, prop::collection::vec(deed(requests), 1..6));
+    let steps = deeds.prop_map(|(work, deeds)| [vec![work], deeds.concat()].concat());
+    let steps = steps.boxed();
+    prop_oneof![
+        6 => steps.clone().prop_map(|steps| repeat(&steps)),
+        1 => steps.prop_map(|steps| first_then(&[steps, vec![Step::Retire]].concat(), &[Step::Halt])),
+        1 => Just(spin()),
+    ]
+}
+
+fn scripts(requests: bool) -> impl Strategy<Value = Vec<Script>> {
+    prop::collection::vec(script(requests), 1..=VCPUS as usize)
+}
+
+fn vcpus(scripts: &[Script]) -> Vec<(VcpuParams, Script)> {
+    let vms = (0..).map(plain);
+    vms.zip(scripts.iter().cloned()).collect()
+}
+
+/// All policies that hand out cores.
+fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
+    let all = registry::POLICIES.iter().copied();
+    all.filter(|info| info.scheduled_by == ScheduledBy::Policy)
+}
+
+/// What the witness says that was charged.
+type Charged = std::sync::Arc<std::sync::Mutex<Vec<Nanos>>>;
+
+/// A world under the policy with its options as they are by default, under a witness.
+fn witnessed(name: &str, cores: u16, scripts: &[Script]) -> (World, Charged) {
+    let spec = name.parse().expect("a name");
+    let (info, options) = registry::check(&spec).expect("registered");
+    let (witness, charged) = Witness::new((info.build)(&options, cores));
+    let world = World::with_policy(Box::new(witness), cores, vcpus(scripts));
+    (world, charged)
+}
+
+/// Interrupts from devices, so that those that halt wake now and then.
+fn disturb(world: &mut World, end: Nanos) {
+    let halts = world.ids().collect::<Vec<_>>();
+    let every = end.get() / 8;
+    for (round, to) in (1..8).flat_map(|round| halts.iter().map(move |to| (round, *to))) {
+        let at = Nanos(round * every + u64::from(to.0) * 1_000);
+        let (vector, from) = (33, None);
+        world.at(at, Input::Interrupt { to, vector, from });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn charged_time_is_run_time_and_every_call_fits(
+        scripts in scripts(true),
+        cores in 1u16..=4,
+    ) {
+        for info in policies() {
+            let (mut world, charged) = witnessed(info.name, cores, &scripts);
+            let end = ms(400);
+            disturb(&mut world, end);
+            for instant in 1..=200 {
+                world.run_until(ms(2 * instant));
+                let idle = (0..cores).any(|core| world.dispatcher.on_core(crate::ids::CoreId(core)).is_none());
+                let lost = idle && world.dispatcher.ready() > 0 && world.dispatcher.conserving() == WorkConserving::Yes;
+                prop_assert!(!lost, "{}: idle while {} are ready", info.name, world.dispatcher.ready());
+            }
+            prop_assert_eq!(world.now, end);
+            prop_assert_eq!(world.dispatcher.violation_count(), 0, "{:?}", world.dispatcher.violations());
+            // All leave, so that the last stays are charged too.
+            for vcpu in world.ids().collect::<Vec<_>>() {
+                world.tell(Input::Retire { vcpu, why: crate::input::RetireReason::RunOver });
+            }
+            let charged = charged.lock().expect("one thread").clone();
+            let ran: Vec<_> = world.ids().map(|vcpu| world.ran(vcpu.0)).collect();
+            prop_assert_eq!(charged, ran, "{}", info.name);
+            prop_assert_eq!(world.dispatcher.ready(), 0);
+        }
+    }
+
+    #[test]
+    fn the_same_inputs_give_the_same_effects_and_events(
+        scripts in scripts(true),
+        cores in 1u16..=4,
+    ) {
+        for info in policies() {
+            let mut world = World::new(info.name, cores, vcpus(&scripts));
+            disturb(&mut world, ms(200));
+            world.run_until(ms(200));
+            let config: Config = World::config(info.name, cores, &vcpus(&scripts));
+            let mut fresh = Dispatcher::new(&config).expect("understood");
+            let mut out = Output::default();
+            for (at, input) in &world.inputs {
+                fresh.handle(*at, *input, &mut out);
+            }
+            prop_assert_eq!(&out.effects, &world.effects, "{}", info.name);
+            prop_assert_eq!(&out.events, &world.events, "{}", info.name);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    /// Without requests for kernel priority, which starve by design in `fss`.
+    #[test]
+    fn whoever_is_ready_runs_before_long(scripts in scripts(false), cores in 1u16..=2) {
+        for info in policies() {
+            if MAY_STARVE.iter().any(|(name, _)| *name == info.name) {
+                continue;
+            }
+            let mut world = World::new(info.name, cores, vcpus(&scripts));
+            disturb(&mut world, secs(3));
+            world.run_until(secs(3));
+            for vcpu in world.ids() {
+                let wait = world.longest_wait(vcpu.0);
+                prop_assert!(wait <= ms(2_000), "{}: {vcpu} waited {wait}", info.name);
+            }
+        }
+    }
+
+    #[test]
+    fn who_weighs_more_does_not_get_less(weights in prop::collection::vec(1u32..=8, 2..=5)) {
+        for info in policies() {
+            let params = (0..).zip(&weights).map(|(vm, weight)| VcpuParams {
+                weight: Some(*weight),
+                ..plain(vm)
+            });
+            let spinners: Vec<_> = params.map(|params| (params, spin())).collect();
+            // A policy without weights refuses them.
+            if Dispatcher::new(&World::config(info.name, 1, &spinners)).is_err() {
+                continue;
+            }
+            let mut world = World::new(info.name, 1, spinners);
+            world.run_until(secs(30));
+            let ran: Vec<_> = world.ids().map(|vcpu| world.ran(vcpu.0)).collect();
+            for (weight, time) in weights.iter().zip(&ran) {
+                for (other_weight, other_time) in weights.iter().zip(&ran) {
+                    let less = weight >= other_weight && *time + ms(1_500) < *other_time;
+                    prop_assert!(!less, "{}: weights {weights:?} ran {ran:?}", info.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_exemption_names_a_policy() {
+    for (name, why) in MAY_STARVE {
+        assert!(registry::find(name).is_ok(), "{name}: {why}");
+    }
+}

@@ -1,0 +1,77 @@
+//! What scripted vCPUs do.
+
+use crate::ids::{HostLockId, VcpuId, VmId};
+use crate::input::KernelPriority;
+use crate::policy::VcpuParams;
+use crate::time::Nanos;
+
+/// One thing that a scripted vCPU does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Uses its core for so long.
+    Run(Nanos),
+    /// Sleeps for so long.
+    Sleep(Nanos),
+    /// Waits in the hypervisor for so long.
+    HostWait(Nanos),
+    /// Halts until an interrupt.
+    Halt,
+    /// Gives up its core.
+    Yield,
+    /// Returns to user mode of the host.
+    UserReturn,
+    /// Takes a host lock.
+    Lock(HostLockId, KernelPriority),
+    /// Releases a host lock.
+    Unlock(HostLockId),
+    /// Raises an interrupt at another vCPU.
+    Interrupt(VcpuId),
+    /// Leaves for good.
+    Retire,
+}
+
+/// What a vCPU does, and where it goes on after the last step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Script {
+    pub(super) steps: Vec<Step>,
+    /// The step that follows the last one.
+    pub(super) again: usize,
+}
+
+/// Runs for ever.
+pub(crate) fn spin() -> Script {
+    repeat(&[Step::Run(Nanos::from_secs(1_000_000))])
+}
+
+/// The steps over and over.
+pub(crate) fn repeat(steps: &[Step]) -> Script {
+    Script {
+        steps: steps.to_vec(),
+        again: 0,
+    }
+}
+
+/// The steps once, then the others over and over.
+pub(crate) fn first_then(first: &[Step], then: &[Step]) -> Script {
+    Script {
+        steps: [first, then].concat(),
+        again: first.len(),
+    }
+}
+
+pub(crate) fn ms(n: u64) -> Nanos {
+    Nanos::from_millis(n)
+}
+
+pub(crate) fn us(n: u64) -> Nanos {
+    Nanos::from_micros(n)
+}
+
+pub(crate) fn secs(n: u64) -> Nanos {
+    Nanos::from_secs(n)
+}
+
+/// A vCPU alone in its VM, with nothing asked for.
+pub(crate) fn plain(vm: u16) -> VcpuParams {
+    VcpuParams::plain(VmId(vm))
+}
