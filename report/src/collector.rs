@@ -24,10 +24,10 @@ mod timeline;
 
 pub(crate) use account::{Account, PREEMPT_REASONS};
 pub(crate) use standing::{Deferral, Priority};
-pub(crate) use timeline::{Meanwhile, Wait};
+pub(crate) use timeline::{Meanwhile, Occupancy, Wait};
 
 use crate::latency::Latency;
-use account::{State, Waiting};
+use account::{Begin, State, Waiting};
 use fluid::Fluid;
 use stealtime_scheduler::event::{Event, EventKind, PreemptReason, Standing, Until, Waits};
 use stealtime_scheduler::ids::{CoreId, HostLockId};
@@ -52,6 +52,16 @@ pub struct Collector {
     pub(crate) violations: u64,
     /// From asking for a core back to its being left.
     pub(crate) kick: Latency,
+    slowest_stop: Option<Stop>,
+}
+
+/// A vCPU's leaving of its core after it was asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) vcpu: usize,
+    pub(crate) asked: u64,
+    /// When it left, or the end of the run.
+    pub(crate) left: u64,
 }
 
 impl Collector {
@@ -79,6 +89,7 @@ impl Collector {
             events: 0,
             violations: 0,
             kick: Latency::new(0),
+            slowest_stop: None,
         }
     }
 
@@ -109,6 +120,9 @@ impl Collector {
         for vcpu in 0..self.accounts.len() {
             self.accounts[vcpu].advance(at);
             self.end_wait(vcpu, false);
+            if let Some(asked) = self.accounts[vcpu].kicked {
+                self.stopped(vcpu, asked);
+            }
         }
         self.ended = Some(at);
     }
@@ -136,14 +150,15 @@ impl Collector {
         self.fluid.reset(self.now);
         self.timeline.reset();
         self.kick.clear();
+        self.slowest_stop = None;
         self.violations = 0;
         self.started = Some(self.now);
     }
 
     fn of_vcpu(&mut self, vcpu: usize, kind: EventKind) {
         match kind {
-            EventKind::Admitted => self.wait(vcpu, false),
-            EventKind::Woken(_) => self.wait(vcpu, true),
+            EventKind::Admitted => self.wait(vcpu, Begin::Willing),
+            EventKind::Woken(_) => self.wait(vcpu, Begin::Woken),
             EventKind::Granted(_) => {
                 if let Some(waiting) = &mut self.accounts[vcpu].waiting {
                     waiting.granted = Some(self.now);
@@ -160,7 +175,7 @@ impl Collector {
             EventKind::Yielded(_) => {
                 self.accounts[vcpu].figures.yields += 1;
                 self.leave_core(vcpu);
-                self.wait(vcpu, false);
+                self.wait(vcpu, Begin::Willing);
             }
             EventKind::Blocked(waits) => self.blocked(vcpu, waits),
             EventKind::Retired(_) => {
@@ -193,9 +208,8 @@ impl Collector {
             }
             EventKind::Locks { held, .. } => account.guest_locks = held,
             EventKind::HostLockTaken(lock) => {
-                if !account.host_locks.contains(&lock) {
-                    account.host_locks.push(lock);
-                }
+                account.host_locks.retain(|held| *held != lock);
+                account.host_locks.push(lock);
             }
             EventKind::HostLockReleased(lock) => released(account, now, lock),
             EventKind::Standing(standing) => self.standing(vcpu, standing),
@@ -211,11 +225,11 @@ impl Collector {
     }
 
     /// It is runnable and waits for a core from now on, unless it does so already.
-    fn wait(&mut self, vcpu: usize, woken: bool) {
+    fn wait(&mut self, vcpu: usize, why: Begin) {
         self.enter_state(vcpu, State::Ready);
         self.accounts[vcpu].waiting.get_or_insert(Waiting {
             since: self.now,
-            woken,
+            why,
             granted: None,
         });
     }
@@ -245,12 +259,27 @@ impl Collector {
             return;
         }
         account.deferrals.end(self.now);
-        if let Some(kicked) = account.kicked.take() {
-            self.kick.record(self.now.saturating_sub(kicked), kicked);
+        let (core, kicked) = (account.core, account.kicked.take());
+        if let Some(asked) = kicked {
+            self.kick.record(self.now.saturating_sub(asked), asked);
+            self.stopped(vcpu, asked);
         }
         if self.scheduled_by == ScheduledBy::Policy {
-            self.timeline.leave(self.now, account.core);
+            self.timeline.leave(self.now, core);
         }
+    }
+
+    fn stopped(&mut self, vcpu: usize, asked: u64) {
+        let left = self.now;
+        let slowest = self.slowest_stop.map_or(0, |stop| stop.left - stop.asked);
+        if left.saturating_sub(asked) > slowest {
+            self.slowest_stop = Some(Stop { vcpu, asked, left });
+        }
+    }
+
+    /// The stop that took longest from the asking to the leaving.
+    pub(crate) const fn slowest_stop(&self) -> Option<Stop> {
+        self.slowest_stop
     }
 
     fn exited(&mut self, vcpu: usize, why: ExitReason) {
@@ -267,7 +296,7 @@ impl Collector {
             account.figures.preemptions_in_lock += 1;
         }
         self.leave_core(vcpu);
-        self.wait(vcpu, false);
+        self.wait(vcpu, Begin::Preempted);
     }
 
     fn blocked(&mut self, vcpu: usize, waits: Waits) {

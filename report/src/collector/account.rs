@@ -57,12 +57,22 @@ impl Times {
     }
 }
 
+/// How a wait for a core began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// The vCPU was admitted, or gave up its core of its own accord.
+    Willing,
+    /// It woke.
+    Woken,
+    /// It was taken off its core: its guest sees a gap in its own time.
+    Preempted,
+}
+
 /// A wait that goes on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Waiting {
     pub(crate) since: u64,
-    /// It began with a wake-up.
-    pub(crate) woken: bool,
+    pub(crate) why: Begin,
     /// When the core was granted, if it was.
     pub(crate) granted: Option<u64>,
 }
@@ -73,6 +83,8 @@ pub(crate) struct Figures {
     pub(crate) times: Times,
     /// Part of the time on a core at kernel priority.
     pub(crate) kernel_priority: u64,
+    /// Part of the time ready: waits that began with a preemption and ended with running.
+    pub(crate) preempted: u64,
     pub(crate) wakeup: Latency,
     pub(crate) run_delay: Latency,
     /// The longest wait: length, beginning, and whether it went on at the end.
@@ -122,6 +134,7 @@ impl Figures {
         Self {
             times: Times::default(),
             kernel_priority: 0,
+            preempted: 0,
             wakeup: Latency::new(vcpus),
             run_delay: Latency::new(vcpus),
             longest: (0, 0, false),
@@ -193,8 +206,10 @@ impl Account {
         let length = at.saturating_sub(wait.from);
         if entered {
             self.figures.run_delay.record(length, wait.from);
-            if waiting.woken {
-                self.figures.wakeup.record(length, wait.from);
+            match waiting.why {
+                Begin::Woken => self.figures.wakeup.record(length, wait.from),
+                Begin::Preempted => self.figures.preempted += length,
+                Begin::Willing => {}
             }
             self.entering += wait.granted_for;
         }
@@ -216,6 +231,7 @@ impl Account {
         let moved = delay.min(self.figures.times.run);
         self.figures.times.run -= moved;
         self.figures.times.ready += moved;
+        self.figures.preempted += moved;
         moved
     }
 }
