@@ -69,12 +69,41 @@ impl SimBackend {
         &self.costs
     }
 
-    fn notes(&self, replaced: Option<&PolicySpec>) -> Vec<String> {
+    /// Runs the plan under a dispatcher that was made for it elsewhere, so with a policy that is not
+    /// in the registry (tests, experiments). The plan's own policy is not looked at.
+    ///
+    /// # Errors
+    /// As for [`Backend::run`].
+    pub fn run_under(
+        &mut self,
+        plan: &Plan,
+        dispatcher: Dispatcher,
+        stop: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, SimError> {
+        self.costs.check()?;
+        check(plan)?;
+        let vcpus = plan.vcpus.len();
+        let queue = Queue::new(dispatcher.cores(), vcpus).ok_or(SimError::TooMany { vcpus })?;
+        let stream = Stream::new(observer);
+        let mut machine = Machine::new(plan, &self.costs, dispatcher, stream, queue);
+        let stopped = machine.run(stop);
         let mut notes = vec![format!("cost model: {}", self.costs.name)];
-        notes.extend(replaced.map(|by| {
-            format!("there is no host to schedule in virtual time: `{by}` with Linux's defaults ran instead")
-        }));
-        notes
+        let interrupted = stopped || machine.broken.is_some();
+        notes.extend(machine.broken);
+        Ok(Outcome {
+            guests: machine.vcpus.into_iter().map(|vcpu| vcpu.view).collect(),
+            failures: machine.failures,
+            violations: machine.dispatcher.violations().to_vec(),
+            violation_count: machine.dispatcher.violation_count(),
+            quality: Quality {
+                dispatch_calls: machine.stream.inputs,
+                events_emitted: machine.stream.events,
+                notes,
+                ..Quality::default()
+            },
+            interrupted,
+        })
     }
 }
 
@@ -94,25 +123,17 @@ pub fn substitute(policy: &PolicySpec) -> Option<PolicySpec> {
     })
 }
 
-/// The dispatcher for the plan, and the policy that stands in for the plan's own.
-fn dispatcher(plan: &Plan) -> Result<(Dispatcher, Option<PolicySpec>), SimError> {
-    for (vcpu, entry) in (0..).map(VcpuId).zip(&plan.vcpus) {
-        if entry.vm.index() >= plan.vms.len() {
-            return Err(SimError::NoSuchVm {
-                vcpu,
-                vm: entry.vm.0,
-                vms: plan.vms.len(),
-            });
-        }
-    }
-    let mut config = plan.config();
-    // What the plan's policy refuses is refused here too, whoever runs in its place.
-    let own = Dispatcher::new(&config)?;
-    let Some(instead) = substitute(&plan.policy) else {
-        return Ok((own, None));
-    };
-    config.policy = instead.clone();
-    Ok((Dispatcher::new(&config)?, Some(instead)))
+/// What the machine takes for granted of a plan.
+fn check(plan: &Plan) -> Result<(), SimError> {
+    let numbered = (0..).map(VcpuId).zip(&plan.vcpus);
+    let mut astray = numbered.filter(|(_, entry)| entry.vm.index() >= plan.vms.len());
+    astray.next().map_or(Ok(()), |(vcpu, entry)| {
+        Err(SimError::NoSuchVm {
+            vcpu,
+            vm: entry.vm.0,
+            vms: plan.vms.len(),
+        })
+    })
 }
 
 impl Backend for SimBackend {
@@ -128,25 +149,20 @@ impl Backend for SimBackend {
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, SimError> {
-        self.costs.check()?;
-        let (dispatcher, replaced) = dispatcher(plan)?;
-        let vcpus = plan.vcpus.len();
-        let queue = Queue::new(dispatcher.cores(), vcpus).ok_or(SimError::TooMany { vcpus })?;
-        let stream = Stream::new(observer);
-        let mut machine = Machine::new(plan, &self.costs, dispatcher, stream, queue);
-        let interrupted = machine.run(stop);
-        Ok(Outcome {
-            guests: machine.vcpus.into_iter().map(|vcpu| vcpu.view).collect(),
-            failures: machine.failures,
-            violations: machine.dispatcher.violations().to_vec(),
-            violation_count: machine.dispatcher.violation_count(),
-            quality: Quality {
-                dispatch_calls: machine.stream.inputs,
-                events_emitted: machine.stream.events,
-                notes: self.notes(replaced.as_ref()),
-                ..Quality::default()
-            },
-            interrupted,
-        })
+        let mut config = plan.config();
+        // What the plan's policy refuses is refused here too, whoever runs in its place.
+        let own = Dispatcher::new(&config)?;
+        let Some(instead) = substitute(&plan.policy) else {
+            return self.run_under(plan, own, stop, observer);
+        };
+        let note = format!(
+            "there is no host to schedule in virtual time: `{instead}` with Linux's defaults ran \
+             instead of `{}`",
+            plan.policy
+        );
+        config.policy = instead;
+        let mut outcome = self.run_under(plan, Dispatcher::new(&config)?, stop, observer)?;
+        outcome.quality.notes.push(note);
+        Ok(outcome)
     }
 }

@@ -22,21 +22,25 @@ impl Machine<'_> {
         self.alive -= 1;
     }
 
-    /// The guest has done what ends its VM. vCPUs of the VM that run guest code on other cores are
-    /// signalled and retire when they are out of it; the rest retire now.
-    pub(crate) fn fail(&mut self, vcpu: VcpuId, why: ExitReason, message: &str) {
-        let now = self.now;
+    /// Guest code ends its VM by what it does.
+    pub(crate) fn fail_in_guest(&mut self, vcpu: VcpuId, why: ExitReason, message: &str) {
         let entry = self.vcpu(vcpu);
-        let vm = entry.vm;
-        let core = entry.core;
         entry.gap_from = None;
         entry.place = Place::Hypervisor;
+        let core = entry.core;
         self.tell(Input::Exited { vcpu, why }, core);
+        self.fail(vcpu, message);
+    }
+
+    /// The vCPU has ended its VM. vCPUs of the VM that run guest code on other cores are signalled
+    /// and retire when they are out of it; the rest retire now.
+    pub(crate) fn fail(&mut self, vcpu: VcpuId, message: &str) {
+        let (vm, at) = (self.vcpu(vcpu).vm, self.now);
         if !self.vcpu(vcpu).doomed {
             self.failures.push(VmFailure {
                 vm,
-                at: now,
-                message: format!("{}: {message}", self.plan.vcpu_name(vcpu)),
+                at,
+                message: message.to_owned(),
             });
         }
         self.retire(vcpu, RetireReason::Fault);

@@ -4,7 +4,7 @@ use crate::locks::{GuestLock, HandOver, Take, Turn};
 use crate::machine::Machine;
 use crate::queue::Slot;
 use crate::vcpu::{Place, Task, Then};
-use stealtime_guest::call::Refusal;
+use stealtime_guest::call::{Refusal, UNUSED_PORT};
 use stealtime_guest::interp::Action;
 use stealtime_guest::op::Misdeed;
 use stealtime_scheduler::ids::VcpuId;
@@ -72,7 +72,7 @@ impl Machine<'_> {
             Then::Refuse(refusal) => Err(refusal),
         };
         if let Err(refusal) = done {
-            self.fail(vcpu, ExitReason::Call, &refusal.to_string());
+            self.fail_in_guest(vcpu, ExitReason::Unexpected, &refusal.to_string());
         }
     }
 
@@ -136,14 +136,19 @@ impl Machine<'_> {
         self.queue.set(Slot::Step(vcpu), due);
     }
 
+    /// A fault on purpose, told in the words in which the KVM driver finds it.
     fn commit(&mut self, vcpu: VcpuId, misdeed: Misdeed) {
-        let (why, message) = match misdeed {
-            Misdeed::TripleFault => (ExitReason::Shutdown, "triple fault"),
-            Misdeed::BadMemory => (ExitReason::Call, "page fault: memory that is not there"),
-            Misdeed::BadPort => (ExitReason::Unexpected, "a port that nobody answers"),
-            Misdeed::BadInstruction => (ExitReason::Call, "undefined instruction"),
+        let message = match misdeed {
+            Misdeed::TripleFault => "triple fault".to_owned(),
+            Misdeed::BadMemory => "page fault (vector 14)".to_owned(),
+            Misdeed::BadInstruction => "undefined instruction (vector 6)".to_owned(),
+            Misdeed::BadPort => format!("wrote to port {UNUSED_PORT:#x}, where nothing answers"),
         };
-        self.fail(vcpu, why, message);
+        let why = match misdeed {
+            Misdeed::TripleFault => ExitReason::Shutdown,
+            _ => ExitReason::Unexpected,
+        };
+        self.fail_in_guest(vcpu, why, &message);
     }
 
     /// The vCPU's word on its locks has changed; the dispatcher is told before its next decision.

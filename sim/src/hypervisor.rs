@@ -7,7 +7,9 @@
 use crate::machine::Machine;
 use crate::queue::Slot;
 use crate::vcpu::{Place, Task, Then};
+use stealtime_guest::call::Port;
 use stealtime_guest::interp::Action;
+use stealtime_guest::layout::FIRST_INTERRUPT;
 use stealtime_scheduler::ids::{CoreId, HostLockId, VcpuId};
 use stealtime_scheduler::input::{BlockOn, ExitReason, Input, KernelPriority, RetireReason};
 use stealtime_scheduler::time::Nanos;
@@ -35,17 +37,10 @@ impl Machine<'_> {
             Task::Host(left) => {
                 let why = ExitReason::Call;
                 self.tell_from(vcpu, Input::Exited { vcpu, why });
-                if wanted {
-                    self.resume(vcpu);
-                } else {
-                    self.host_work(vcpu, left);
-                }
+                self.host_work(vcpu, left);
             }
-            _ if wanted => {
-                let why = ExitReason::Kick;
-                self.tell_from(vcpu, Input::Exited { vcpu, why });
-                self.resume(vcpu);
-            }
+            // It never got as far as the guest.
+            _ if wanted => self.resume(vcpu),
             _ => self.enter_guest(vcpu),
         }
     }
@@ -58,6 +53,9 @@ impl Machine<'_> {
             self.retire(vcpu, RetireReason::Fault);
         } else if let Task::Call(call) = self.vcpu(vcpu).task {
             let op = self.costs.op;
+            if let Some(nonsense) = meaningless(call) {
+                return self.fail(vcpu, &nonsense);
+            }
             self.vcpu(vcpu).fetch_after(call, op);
             self.carry_out_call(vcpu, call);
         }
@@ -189,6 +187,19 @@ impl Machine<'_> {
         self.tell_from(vcpu, Input::Resumed { vcpu });
         self.enter_guest(vcpu);
     }
+}
+
+/// A call whose arguments the VMM refuses, in its words: vectors below the first interrupt are the
+/// processor's own.
+fn meaningless(call: Action) -> Option<String> {
+    let (port, a, vector) = match call {
+        Action::Interrupt { vcpu, vector } => (Port::Interrupt, u64::from(vcpu), vector),
+        Action::Periodic { period, vector } if period > 0 => (Port::Periodic, period, vector),
+        _ => return None,
+    };
+    (vector < FIRST_INTERRUPT).then(|| {
+        format!("made a call with arguments that mean nothing ({port:?}: {a:#x}, {vector:#x})")
+    })
 }
 
 impl crate::vcpu::Vcpu<'_> {

@@ -5,12 +5,15 @@
 //! * Effects only arm slots and set flags; they never call the dispatcher, so an input is over when
 //!   the next one comes.
 //! * A vCPU is off its core only by `Park`, and only while an input of its own is handled.
+//! * A policy that panics ends the run, and what was measured is kept, as with KVM.
 
 use crate::cost::CostModel;
 use crate::locks::GuestLock;
 use crate::queue::{Queue, Slot};
 use crate::stream::Stream;
 use crate::vcpu::{Place, Vcpu};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use stealtime_scheduler::dispatcher::{Dispatcher, Output};
 use stealtime_scheduler::effect::Effect;
@@ -38,6 +41,8 @@ pub(crate) struct Machine<'run> {
     /// vCPUs that are not retired.
     pub(crate) alive: usize,
     pub(crate) measuring: bool,
+    /// The policy or the dispatcher panicked: what it said. Nothing it says counts from then on.
+    pub(crate) broken: Option<String>,
     out: Output,
 }
 
@@ -69,6 +74,7 @@ impl<'run> Machine<'run> {
             failures: Vec::new(),
             alive: plan.vcpus.len(),
             measuring: false,
+            broken: None,
             out: Output::default(),
         }
     }
@@ -82,7 +88,7 @@ impl<'run> Machine<'run> {
         }
         let mut until_look = 1;
         let mut stopped = false;
-        while self.alive > 0 {
+        while self.alive > 0 && self.broken.is_none() {
             until_look -= 1;
             if until_look == 0 {
                 until_look = LOOK;
@@ -157,14 +163,33 @@ impl<'run> Machine<'run> {
     }
 
     fn handle(&mut self, input: Input, on: Option<CoreId>) {
+        if self.broken.is_some() {
+            return;
+        }
         let mut out = std::mem::take(&mut self.out);
         out.clear();
-        self.dispatcher.handle(self.now, input, &mut out);
+        let (dispatcher, now) = (&mut self.dispatcher, self.now);
+        let handled = catch_unwind(AssertUnwindSafe(|| dispatcher.handle(now, input, &mut out)));
+        if let Err(panic) = handled {
+            self.broken = Some(self.epitaph(panic.as_ref()));
+        }
         self.stream.add(self.now, input, &out);
         for effect in &out.effects {
             self.carry_out(*effect, on);
         }
         self.out = out;
+    }
+
+    fn epitaph(&self, panic: &(dyn Any + Send)) -> String {
+        let said = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        format!(
+            "the run was ended: policy {} or the dispatcher failed: {}",
+            self.dispatcher.policy_info().name,
+            said.unwrap_or("a panic without a message")
+        )
     }
 
     fn carry_out(&mut self, effect: Effect, on: Option<CoreId>) {

@@ -92,7 +92,12 @@ fn follows(state: State, core: Option<CoreId>, event: &Event) -> Option<(State, 
             expect(&[Hypervisor]);
             Some((Run, core))
         }
-        EventKind::Preempted(..) | EventKind::Yielded(_) => {
+        EventKind::Preempted(..) => {
+            // From `Run` if it was wanted before it got as far as the guest.
+            expect(&[Hypervisor, Run]);
+            Some((Ready, None))
+        }
+        EventKind::Yielded(_) => {
             expect(&[Hypervisor]);
             Some((Ready, None))
         }
