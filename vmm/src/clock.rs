@@ -145,7 +145,8 @@ impl Queue {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
     use stealtime_scheduler::ids::{CoreId, VcpuId};

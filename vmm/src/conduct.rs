@@ -179,7 +179,8 @@ fn since(after: &GuestView, before: &GuestView) -> GuestView {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

@@ -89,10 +89,10 @@ impl<C: Cpu + 'static> Crew<C> {
     }
 
     fn spawn_all(&mut self, cpus: Vec<(String, C)>) -> Result<(), CrewError> {
-        let (ready, started) = mpsc::channel();
+        let (ready, started) = mpsc::channel::<()>();
         let engine = Arc::clone(&self.engine);
         let at_start = ready.clone();
-        let timers = spawn("timers", move || run_timers(&engine, &at_start))?;
+        let timers = spawn("timers", move || run_timers(&engine, at_start))?;
         self.timers = Some(timers);
         for (vcpu, (name, cpu)) in (0..).map(VcpuId).zip(cpus) {
             let engine = Arc::clone(&self.engine);
@@ -103,15 +103,15 @@ impl<C: Cpu + 'static> Crew<C> {
                 waiter: thread::current(),
             };
             let body = move || {
-                let cpu = run_vcpu(&engine, vcpu, cpu, &ready);
+                let cpu = run_vcpu(&engine, vcpu, cpu, ready);
                 drop(alive);
                 cpu
             };
             self.vcpus.push(spawn(&name, body)?);
         }
         drop(ready);
-        // Ends when every thread has dropped its end: all of them are in their places.
-        while let Ok(()) = started.recv() {}
+        // Fails when every thread has dropped its end: all of them are in their places.
+        let _ = started.recv();
         Ok(())
     }
 
@@ -171,7 +171,7 @@ fn spawn<T: Send + 'static>(
         })
 }
 
-fn run_vcpu<C: Cpu>(engine: &Engine, vcpu: VcpuId, mut cpu: C, ready: &Sender<()>) -> C {
+fn run_vcpu<C: Cpu>(engine: &Engine, vcpu: VcpuId, mut cpu: C, ready: Sender<()>) -> C {
     let seat = engine.seat(vcpu);
     if !seat.occupy() {
         engine.note(
@@ -185,7 +185,7 @@ fn run_vcpu<C: Cpu>(engine: &Engine, vcpu: VcpuId, mut cpu: C, ready: &Sender<()
             "vCPU threads could not be kept to the run's cores: {error}"
         ));
     }
-    let _ = ready.send(());
+    drop(ready);
     let ran = catch_unwind(AssertUnwindSafe(|| {
         VcpuThread::new(engine, vcpu, &mut cpu).run();
     }));
@@ -201,7 +201,7 @@ fn run_vcpu<C: Cpu>(engine: &Engine, vcpu: VcpuId, mut cpu: C, ready: &Sender<()
     cpu
 }
 
-fn run_timers(engine: &Engine, ready: &Sender<()>) {
+fn run_timers(engine: &Engine, ready: Sender<()>) {
     engine.timers.attach();
     want_exact_timers();
     if let Err(error) = engine.placement.place_apart() {
@@ -214,7 +214,7 @@ fn run_timers(engine: &Engine, ready: &Sender<()>) {
             "no right to real-time priority, timers may be late when cores are busy: {error}"
         ));
     }
-    let _ = ready.send(());
+    drop(ready);
     let mut due = Vec::new();
     while let Due::Timers = engine.timers.wait(|| engine.clock.now(), &mut due) {
         engine.report_due(&due);

@@ -102,7 +102,7 @@ impl Placement {
             }
             used.set(index);
         }
-        let mut others = allowed.clone();
+        let mut others = allowed;
         if used.count() < allowed.count() {
             for &core in cores {
                 others.unset(usize::from(core));
@@ -209,7 +209,8 @@ pub fn want_exact_timers() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

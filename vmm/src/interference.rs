@@ -57,7 +57,8 @@ fn parse(line: &[u8]) -> Option<u64> {
     fields.nth(1)?.parse().ok()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

@@ -1,5 +1,6 @@
 //! A minimal KVM VMM that runs vCPU threads of small guest kernels under our own scheduler.
 
+pub mod backend;
 pub mod clock;
 pub mod conduct;
 pub mod cpu;
@@ -13,3 +14,8 @@ pub mod probe;
 pub mod runstate;
 pub mod thread;
 pub mod vectors;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[cfg(test)]
+#[cfg(not(loom))]

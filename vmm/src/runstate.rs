@@ -187,7 +187,6 @@ impl RunState {
     }
 
     /// Where the thread is, and what is wanted of it.
-    #[must_use]
     pub fn look(&self) -> (Place, Wants) {
         let word = self.word.load(Ordering::Acquire);
         (place(word), Wants(word & WANTS))
@@ -329,7 +328,8 @@ impl RunState {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 
@@ -387,7 +387,8 @@ mod tests {
 
 /// The hand-over under `loom`: every interleaving of a vCPU's thread with those who grant, kick,
 /// interrupt and end it, and every reordering that the memory model allows.
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod models {
     use super::*;
     use loom::sync::atomic::AtomicBool;
