@@ -35,6 +35,8 @@ pub enum Until {
     CriticalExit = 0,
     /// When its thread returns to user mode of the host.
     UserReturn = 1,
+    /// When the hypervisor's work on its behalf is done, before guest code runs again.
+    GuestEntry = 2,
 }
 
 /// Who or what woke a vCPU.

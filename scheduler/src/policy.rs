@@ -20,7 +20,7 @@
 //! Time is a parameter of every call and never goes backwards. Ties are broken by time, then by
 //! sequence of arrival, then by id, so that runs repeat.
 
-use crate::event::{PreemptReason, Standing, Until, Waits};
+use crate::event::{PreemptReason, Standing, Until, Waits, WakeSource};
 use crate::ids::{CoreId, VcpuId, VmId};
 use crate::input::GuestLocks;
 use crate::time::Nanos;
@@ -270,6 +270,9 @@ pub trait Policy: Debug + Send {
 
     /// The vCPU is runnable and waits from now on: put it on a run queue.
     fn enqueue(&mut self, now: Nanos, vcpu: VcpuId, why: Enqueue) -> Placed;
+
+    /// What woke the vCPU. Called just before `enqueue(.., Enqueue::Wake)`.
+    fn woken_by(&mut self, _now: Nanos, _vcpu: VcpuId, _source: WakeSource) {}
 
     /// Takes a queued vCPU off its queue without running it here (it was retired, or the dispatcher
     /// had to choose in the policy's stead).

@@ -234,6 +234,7 @@ fn deferred(facts: &Facts<'_>) -> String {
         let moment = match deferral.moment {
             Until::CriticalExit => "it leaves its critical section",
             Until::UserReturn => "its thread returns to user mode",
+            Until::GuestEntry => "the hypervisor's work on its behalf is done",
         };
         format!(
             ". A preemption of it was only remembered from {} on, until {moment}",

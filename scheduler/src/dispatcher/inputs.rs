@@ -23,6 +23,7 @@ impl Dispatcher {
             Input::Resumed { vcpu } => {
                 self.policy.mode(self.now, vcpu, Mode::Guest);
                 self.emit(out, vcpu, EventKind::Resumed);
+                self.settle(vcpu, Until::GuestEntry, out);
             }
             Input::UserReturn { vcpu } => self.user_return(vcpu, out),
             Input::Stopped { core, vcpu } => self.stopped(core, vcpu, out),

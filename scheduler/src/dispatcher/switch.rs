@@ -280,6 +280,7 @@ impl Dispatcher {
     pub(super) fn wake(&mut self, vcpu: VcpuId, by: WakeSource, out: &mut Output) {
         if matches!(self.vcpus[vcpu.index()].state, State::Blocked(_)) {
             self.emit(out, vcpu, EventKind::Woken(by));
+            self.policy.woken_by(self.now, vcpu, by);
             self.make_ready(vcpu, Enqueue::Wake, out);
         }
     }

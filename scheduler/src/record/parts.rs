@@ -54,6 +54,7 @@ pub(super) const fn until(code: u16) -> Option<Until> {
     Some(match code {
         0 => Until::CriticalExit,
         1 => Until::UserReturn,
+        2 => Until::GuestEntry,
         _ => return None,
     })
 }

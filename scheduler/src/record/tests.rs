@@ -181,7 +181,7 @@ fn event_kinds(s: Seed) -> Vec<EventKind> {
     all.extend(ExitReason::ALL.map(EventKind::Exited));
     all.extend(REASONS.map(|why| EventKind::Kicked(core, why)));
     all.extend(REASONS.map(|why| EventKind::Preempted(core, why)));
-    for until in [Until::CriticalExit, Until::UserReturn] {
+    for until in [Until::CriticalExit, Until::UserReturn, Until::GuestEntry] {
         all.extend(REASONS.map(|why| EventKind::Owed(core, why, until)));
     }
     all.extend(MARKS.map(EventKind::Mark));
