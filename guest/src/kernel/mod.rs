@@ -7,7 +7,11 @@
 
 #![expect(
     unsafe_code,
-    reason = "a kernel: instructions, page tables' memory, no allocator"
+    reason = "a kernel: instructions, addresses that the host gives, no allocator"
+)]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "the only target has 64-bit addresses"
 )]
 
 mod call;

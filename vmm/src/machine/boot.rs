@@ -21,7 +21,7 @@ const PATIENCE_NS: u64 = 20_000_000_000;
 const CHUNKS: u64 = 64;
 
 /// Timings of one calibration, of which the fastest counts.
-const TIMINGS: usize = 12;
+const TIMINGS: usize = 20;
 
 /// Calibrations, whose spread tells how well they agree.
 const CALIBRATIONS: usize = 5;

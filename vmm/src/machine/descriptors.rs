@@ -20,7 +20,12 @@ const BITMAP: usize = LAST_PORT as usize / 8 + 2;
 /// Length of the task state segment.
 pub(super) const TSS_SIZE: usize = TASK_STATE + BITMAP;
 
-const _: () = assert!(TSS as usize + TSS_SIZE < STACK_TOPS[0] as usize - 0x200);
+/// Entries of the global descriptor table.
+const GDT_ENTRIES: usize = 9;
+
+const _: () = assert!(GDT_ENTRIES as u64 * 8 == GDT_SIZE);
+// At least half a kibibyte is left to the first stack.
+const _: () = assert!(TSS + TSS_SIZE as u64 + 0x200 < STACK_TOPS[0]);
 
 /// Vector of undefined instructions.
 const UNDEFINED: u8 = 6;
@@ -28,11 +33,11 @@ const UNDEFINED: u8 = 6;
 const DOUBLE_FAULT: u8 = 8;
 
 /// The global descriptor table of the vCPU with this control page.
-pub(super) fn gdt(control: u64) -> [u64; GDT_SIZE as usize / 8] {
+pub(super) fn gdt(control: u64) -> [u64; GDT_ENTRIES] {
     const CODE: u64 = 0x00af_9b00_0000_ffff;
     const DATA: u64 = 0x00cf_9300_0000_ffff;
     const RING_3: u64 = 3 << 45;
-    let mut table = [0; GDT_SIZE as usize / 8];
+    let mut table = [0; GDT_ENTRIES];
     let mut set = |selector: u16, descriptor| table[usize::from(selector / 8)] = descriptor;
     set(KERNEL_CODE, CODE);
     set(KERNEL_DATA, DATA);

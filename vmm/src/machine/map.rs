@@ -146,9 +146,8 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// What a processor finds for an address.
-    fn walk(map: &Map, address: u64) -> Option<u64> {
-        let entries: HashMap<u64, u64> = map.entries().into_iter().collect();
+    /// What a processor finds for an address in these page table entries.
+    fn walk(entries: &HashMap<u64, u64>, map: &Map, address: u64) -> Option<u64> {
         let mut table = map.tables.start;
         for shift in [39, 30, 21, 12] {
             let entry = *entries.get(&(table + (address >> shift & 511) * 8))?;
@@ -167,9 +166,14 @@ mod tests {
     fn every_mapped_page_is_found_at_its_own_address_with_its_rights() {
         // Enough vCPUs to need several tables.
         let map = Map::new(100, &[1_000; 300]).expect("it fits");
+        let entries = map.entries().into_iter().collect();
         for (range, access) in map.mapped() {
             for page in [range.start, range.end - PAGE] {
-                assert_eq!(walk(&map, page), Some(page | access.bits()), "{page:#x}");
+                assert_eq!(
+                    walk(&entries, &map, page),
+                    Some(page | access.bits()),
+                    "{page:#x}"
+                );
             }
         }
     }
@@ -177,9 +181,11 @@ mod tests {
     #[test]
     fn null_and_the_page_below_a_stack_and_the_page_tables_are_not_mapped() {
         let map = Map::new(1, &[1, 1]).expect("it fits");
-        assert_eq!(walk(&map, 0), None);
-        assert_eq!(walk(&map, block(1) + GUARD), None);
-        assert_eq!(walk(&map, map.tables.start), None);
+        let entries = map.entries().into_iter().collect();
+        let walk = |address| walk(&entries, &map, address);
+        assert_eq!(walk(0), None);
+        assert_eq!(walk(block(1) + GUARD), None);
+        assert_eq!(walk(map.tables.start), None);
     }
 
     #[test]

@@ -35,6 +35,9 @@ use std::sync::Arc;
 use stealtime_scheduler::ids::{VcpuId, VmId};
 use stealtime_workloads::run::Plan;
 
+/// Three pages for KVM, in the guest's address space but far above its memory.
+const KVM_TASK_STATE: usize = 0xfffb_d000;
+
 /// A virtual machine that has not started.
 #[derive(Debug)]
 pub struct Machine {
@@ -106,6 +109,11 @@ fn create(kvm: &Kvm, memory: &Memory) -> Result<VmFd, MachineError> {
     let vm = kvm
         .create_vm()
         .map_err(MachineError::kvm(KvmStep::CreateVm))?;
+    // Intel processors that cannot run real mode natively need a place for a task state of KVM's own.
+    // The guest is never in real mode, so nothing is lost where this is refused.
+    if let Err(error) = vm.set_tss_address(KVM_TASK_STATE) {
+        log::debug!("KVM_SET_TSS_ADDR: {error}");
+    }
     let (address, size) = memory.region()?;
     let region = kvm_userspace_memory_region {
         slot: 0,
