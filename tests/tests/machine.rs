@@ -16,6 +16,7 @@ use stealtime_vmm::cpu::{Call, Cpu, Exit, Queued};
 use stealtime_vmm::host::monotonic_ns;
 use stealtime_vmm::kick::{self, Receiver, Target};
 use stealtime_vmm::machine::{Calibration, GuestCpu, Machine, MachineError};
+use stealtime_vmm::probe;
 use stealtime_workloads::run::{LockKind, Plan, VcpuPlan, VmPlan};
 
 /// A plan for one VM with a vCPU for each program.
@@ -477,6 +478,44 @@ fn more_vcpus_than_kvm_allows_is_an_error_that_names_both_numbers() {
     let text = error.to_string();
     assert!(text.contains(&allowed.to_string()), "{text}");
     assert!(text.contains(&(allowed + 1).to_string()), "{text}");
+}
+
+#[test]
+fn what_everything_costs_can_be_measured_in_a_few_seconds() {
+    let Some(_kvm) = support::kvm() else { return };
+    assert!(probe::check().usable());
+    let begin = Instant::now();
+    let costs = probe::measure().expect("it can be measured");
+    assert!(
+        begin.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        begin.elapsed()
+    );
+    let all = [
+        Some(costs.call_round_trip),
+        Some(costs.halt_round_trip),
+        Some(costs.immediate_exit),
+        Some(costs.interrupt),
+        costs.kick,
+        Some(costs.slice_overshoot),
+        Some(costs.timer),
+        Some(costs.hand_over_same_core),
+        costs.hand_over_other_core,
+        Some(costs.clock_reading),
+    ];
+    for cost in all.into_iter().flatten() {
+        assert!(cost.samples > 0, "{costs:?}");
+        assert!(cost.median_ns <= cost.p99_ns, "{costs:?}");
+    }
+    assert!(
+        costs.slice_overshoot.median_ns >= costs.timer.median_ns / 2,
+        "{costs:?}"
+    );
+    assert!(
+        costs.call_round_trip.median_ns > costs.clock_reading.median_ns,
+        "{costs:?}"
+    );
+    assert_eq!(costs.kick.is_some(), probe::rights().cores.len() > 1);
 }
 
 #[test]

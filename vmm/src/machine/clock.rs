@@ -17,7 +17,7 @@ use stealtime_guest::call::Command;
 use stealtime_scheduler::time::Nanos;
 
 /// Readings of each way, of which the tightest counts.
-const READINGS: usize = 40;
+const READINGS: usize = 16;
 
 /// Number of the register that holds the time-stamp counter.
 const TSC_REGISTER: u32 = 0x10;
