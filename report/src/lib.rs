@@ -1,7 +1,7 @@
 //! From the stream of a run to what its user reads.
 //!
 //! A [`collector::Collector`] listens to a run and keeps its figures; [`model::Report`] is what comes
-//! of it, as text, JSON or CSV.
+//! of it, as text, JSON or CSV; [`run_dir`] keeps a whole run in a directory, reads it, and replays it.
 
 mod build;
 pub mod collector;
@@ -9,6 +9,7 @@ mod csv;
 mod diagnosis;
 pub mod latency;
 pub mod model;
+pub mod run_dir;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;

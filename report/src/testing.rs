@@ -1,5 +1,7 @@
 //! What the tests of this crate share: small plans, and events written down by hand.
 
+pub(crate) mod player;
+
 use crate::collector::Collector;
 use crate::model::Report;
 use stealtime_scheduler::event::{Event, EventKind, PreemptReason, Standing, Waits, WakeSource};

@@ -21,6 +21,7 @@
 //! limit while others are not (fewer than there are cores, caps aside).
 
 use std::collections::BTreeSet;
+use stealtime_scheduler::policies::nice::weight_of_nice;
 use stealtime_scheduler::policy::{Division, VcpuParams};
 
 /// One core in the unit of capacities: caps are given in per cent of a core.
@@ -86,23 +87,10 @@ pub(crate) struct Fluid {
     integrals: Integrals,
 }
 
-/// Weight of a nice value: a step of one nice level is a ratio of 1.25, and nice 0 is 1024.
-fn nice_weight(nice: i8) -> u64 {
-    let weight = (1024.0 * 1.25_f64.powi(-i32::from(nice))).round();
-    // From 15 (nice 19) to 88,818 (nice −20), and still in range for every i8 that could come.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "positive and below 2^53 for every nice value; 0 is raised to 1"
-    )]
-    let weight = weight as u64;
-    weight.max(1)
-}
-
 fn weight_of(params: &VcpuParams) -> u64 {
     params.nice.map_or_else(
         || UNIT_WEIGHT * u64::from(params.weight.unwrap_or(1).max(1)),
-        nice_weight,
+        |nice| u64::from(weight_of_nice(nice)),
     )
 }
 

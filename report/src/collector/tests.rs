@@ -218,7 +218,7 @@ fn any_kind() -> impl Strategy<Value = EventKind> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn whatever_comes_the_states_sum_to_the_time_measured(
         hosted: bool,
