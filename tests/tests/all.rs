@@ -4,5 +4,6 @@
 //! when they are skipped, and are skipped only where the device is missing or not accessible.
 
 mod cli_errors;
+mod engine;
 mod machine;
 mod support;
