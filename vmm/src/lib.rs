@@ -17,5 +17,7 @@ pub mod vectors;
 
 #[cfg(test)]
 #[cfg(not(loom))]
+mod handover;
 #[cfg(test)]
 #[cfg(not(loom))]
+mod mock;
