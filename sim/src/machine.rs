@@ -244,7 +244,6 @@ impl<'run> Machine<'run> {
 
     /// What is bound to a stay on a core ends with it.
     fn off_core(&mut self, vcpu: VcpuId) {
-        self.queue.cancel(Slot::Step(vcpu));
         self.queue.cancel(Slot::Signal(vcpu));
         let entry = self.vcpu(vcpu);
         entry.kicked = false;

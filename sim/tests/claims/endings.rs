@@ -63,6 +63,27 @@ fn a_misdeed_ends_its_own_vm_with_all_its_vcpus_and_no_other() {
 }
 
 #[test]
+fn a_sibling_that_is_on_its_way_out_when_its_vm_ends_does_not_begin_to_wait() {
+    let costs = CostModel::bare_hardware();
+    let plan = Setup::new("rr")
+        .cores(2)
+        .vm(&[])
+        .vcpu(&[run(1_000_000), Step::Fault(Misdeed::TripleFault)])
+        .vcpu(&[run(1_000_000), sleep(500_000_000), run(1)])
+        .build();
+    let done = simulate(&plan, &costs);
+    check(&done, END);
+    let failed = done.outcome.failures[0].at;
+    let retired = when(&done, |kind| {
+        *kind == EventKind::Retired(RetireReason::Fault)
+    });
+    assert_eq!(
+        retired,
+        [(failed, VcpuId(0)), (failed + costs.exit, VcpuId(1))]
+    );
+}
+
+#[test]
 fn a_program_that_means_nothing_is_refused_in_the_words_of_the_guest_kernel() {
     let nobody = Step::Interrupt { vcpu: 0, vector: 3 };
     let cases: [(&[Step], &str); 7] = [

@@ -5,6 +5,7 @@ use crate::plans::{Setup, forever, run, simulate, sleep, spin};
 use stealtime_guest::op::Step;
 use stealtime_scheduler::event::EventKind;
 use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::input::ExitReason;
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::cost::CostModel;
 
@@ -81,6 +82,49 @@ fn an_interrupt_at_running_guest_code_is_taken_after_a_kick_and_the_guest_goes_o
     assert_eq!(
         lost,
         costs.switch_other_core.0 + costs.entry.0 + costs.op.0 + each * taken.len() as u64
+    );
+}
+
+#[test]
+fn a_signal_for_an_interrupt_that_was_taken_meanwhile_does_not_disturb_the_guest() {
+    // vCPU 1 exits every 2 us, so it takes each interrupt before its signal arrives.
+    let plan = Setup::new("rr:quantum=1s")
+        .cores(2)
+        .vm(&[])
+        .vcpu(&forever(&[run(50_000), raise(1)]))
+        .vm(&[])
+        .vcpu(&forever(&[run(400), Step::Exit]))
+        .build();
+    let done = simulate(&plan, &CostModel::bare_hardware());
+    check(&done, END);
+    assert!(done.outcome.guests[1].interrupts > 10_000);
+    assert!(when(&done, |kind| *kind == EventKind::Exited(ExitReason::Kick)).is_empty());
+}
+
+#[test]
+fn a_guest_that_is_interrupted_again_before_it_gets_anywhere_sees_one_gap() {
+    let costs = CostModel {
+        entry: Nanos::from_micros(100),
+        kick: Nanos::from_micros(10),
+        ..CostModel::bare_hardware()
+    };
+    let mut setup = Setup::new("rr:quantum=1s").cores(6).vm(&[]).vcpu(&spin());
+    for sender in 0..5 {
+        let start = Nanos::from_micros(1_000 + 50 * sender);
+        setup = setup.vcpu(&[raise(0)]).start(start);
+    }
+    let done = simulate(&setup.build(), &costs);
+    check(&done, END);
+    let taken = when(&done, |kind| *kind == EventKind::InterruptsTaken);
+    let [(first, _), .., (last, _)] = taken[..] else {
+        panic!("{taken:?}");
+    };
+    let guest = &done.outcome.guests[0];
+    assert_eq!(guest.interrupts, 5);
+    assert_eq!(guest.gaps, 1);
+    assert_eq!(
+        Nanos(guest.gap_total_ns),
+        last.since(first) + costs.entry + costs.interrupt
     );
 }
 

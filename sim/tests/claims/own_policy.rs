@@ -136,6 +136,30 @@ fn a_preemption_owed_to_a_critical_section_comes_when_the_guest_leaves_it() {
 }
 
 #[test]
+fn a_preemption_that_was_owed_is_forgotten_when_the_core_is_given_up() {
+    // vCPU 1 sleeps within its critical section, which lets vCPU 0 run anyway.
+    let steps = [
+        Step::CriticalEnter,
+        run(2_000_000),
+        sleep(1_000_000),
+        run(1_000),
+        Step::CriticalLeave,
+    ];
+    let plan = Setup::new("rr")
+        .vm(&[])
+        .vcpu(&[sleep(1_000_000), run(1_000)])
+        .vm(&[])
+        .vcpu(&[&steps[..], &spin()].concat())
+        .build();
+    let done = simulate_under(Polite::default(), &plan);
+    check(&done, Nanos::from_secs(1));
+    assert!(!when(&done, |kind| matches!(kind, EventKind::Owed(..))).is_empty());
+    let mut exits = when(&done, |kind| matches!(kind, EventKind::Exited(_)));
+    exits.retain(|(_, vcpu)| *vcpu == VcpuId(1));
+    assert_eq!(exits.len(), 1, "only to sleep");
+}
+
+#[test]
 fn outside_of_critical_sections_a_wake_up_preempts_after_the_kick() {
     let plan = Setup::new("rr")
         .vm(&[])

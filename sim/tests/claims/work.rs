@@ -75,6 +75,38 @@ fn a_kick_is_overtaken_by_a_halt_that_comes_first() {
 }
 
 #[test]
+fn a_vcpu_that_comes_to_another_core_pays_for_its_migration() {
+    // vCPU 2 comes to core 0 while vCPU 0 sleeps; core 1 is free again when vCPU 0 wakes.
+    let costs = CostModel::bare_hardware();
+    let plan = Setup::new("rr:quantum=1s")
+        .cores(2)
+        .vm(&[])
+        .vcpu(&[
+            run(1_000_000),
+            Step::Sleep(Length::Fixed(5_000_000)),
+            run(1_000_000),
+        ])
+        .vcpu(&[run(4_000_000)])
+        .vcpu(&spin())
+        .start(Nanos::from_millis(2))
+        .build();
+    let done = simulate(&plan, &costs);
+    check(&done, END);
+    let last = |wanted: fn(&EventKind) -> bool| {
+        let mut all = when(&done, wanted).into_iter().rev();
+        all.find(|(_, vcpu)| *vcpu == VcpuId(0))
+            .expect("it happens")
+            .0
+    };
+    let migrated = last(|kind| matches!(kind, EventKind::Migrated { .. }));
+    let running = last(|kind| matches!(kind, EventKind::Running(_)));
+    assert_eq!(
+        running,
+        migrated + costs.switch_other_core + costs.migration
+    );
+}
+
+#[test]
 fn a_yield_lets_the_other_run_at_once() {
     let turn = forever(&[run(1_000_000), Step::Yield]);
     let plan = Setup::new("rr:quantum=1s")
