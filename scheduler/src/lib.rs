@@ -22,3 +22,8 @@ pub mod spec;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod time;
+
+/// The example of `docs/writing-a-policy.md`, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/writing-a-policy.md")]
+mod writing_a_policy {}

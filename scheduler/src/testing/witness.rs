@@ -4,7 +4,7 @@
 //! the vCPU is in, name the core that it is on, and come after it was charged up to now. Times never
 //! go backwards. What does not fit ends the test.
 
-use crate::event::{Standing, Waits};
+use crate::event::{Standing, Waits, WakeSource};
 use crate::ids::{CoreId, VcpuId};
 use crate::input::GuestLocks;
 use crate::policy::{
@@ -93,6 +93,12 @@ impl Policy for Witness {
         self.places.push(Place::Away);
         self.charged.lock().expect("one thread").push(Nanos::ZERO);
         self.inner.declare(vcpu, params)
+    }
+
+    fn woken_by(&mut self, now: Nanos, vcpu: VcpuId, source: WakeSource) {
+        self.at(now);
+        self.is(vcpu, Place::Away);
+        self.inner.woken_by(now, vcpu, source);
     }
 
     fn enqueue(&mut self, now: Nanos, vcpu: VcpuId, why: Enqueue) -> Placed {
