@@ -174,18 +174,26 @@ impl Machine<'_> {
         if entry.doomed {
             return self.retire(vcpu, RetireReason::Fault);
         }
-        if std::mem::take(&mut entry.kicked) {
-            let core = self.core_of(vcpu);
-            self.tell_from(vcpu, Input::Stopped { core, vcpu });
-            if self.vcpu(vcpu).place != Place::Hypervisor {
-                return;
-            }
+        if entry.kicked && self.stop(vcpu) {
+            return;
         }
         if let Task::Host(left) = self.vcpu(vcpu).task {
             return self.host_work(vcpu, left);
         }
         self.tell_from(vcpu, Input::Resumed { vcpu });
+        // A preemption may have waited for just this moment.
+        if self.vcpu(vcpu).kicked && self.stop(vcpu) {
+            return;
+        }
         self.enter_guest(vcpu);
+    }
+
+    /// Gives the core back, as was asked. The answer is whether the vCPU has left it.
+    fn stop(&mut self, vcpu: VcpuId) -> bool {
+        let core = self.core_of(vcpu);
+        self.vcpu(vcpu).kicked = false;
+        self.tell_from(vcpu, Input::Stopped { core, vcpu });
+        self.vcpu(vcpu).place != Place::Hypervisor
     }
 }
 

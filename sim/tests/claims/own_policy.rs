@@ -5,7 +5,7 @@ use crate::ledger::{check, events, when};
 use crate::plans::{Done, Keep, Setup, forever, run, sleep, spin};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
-use stealtime_guest::op::Step;
+use stealtime_guest::op::{Length, Step};
 use stealtime_scheduler::dispatcher::Dispatcher;
 use stealtime_scheduler::event::{EventKind, Until, Waits};
 use stealtime_scheduler::ids::{CoreId, VcpuId};
@@ -27,6 +27,8 @@ struct Polite {
     picks: u32,
     /// The last one that was queued woke.
     woke: bool,
+    /// Who wakes waits until the other is about to enter its guest.
+    at_entry: bool,
     /// Fails at this pick.
     fails_at: Option<u32>,
     /// Always wants its timer at once.
@@ -67,6 +69,8 @@ impl Policy for Polite {
     fn preempts(&mut self, _now: Nanos, _core: CoreId, running: VcpuId, _woken: VcpuId) -> Preempt {
         if !self.woke {
             Preempt::Keep
+        } else if self.at_entry {
+            Preempt::Defer(Until::GuestEntry)
         } else if self.locks[running.index()].critical > 0 {
             Preempt::Defer(Until::CriticalExit)
         } else {
@@ -157,6 +161,36 @@ fn a_preemption_that_was_owed_is_forgotten_when_the_core_is_given_up() {
     let mut exits = when(&done, |kind| matches!(kind, EventKind::Exited(_)));
     exits.retain(|(_, vcpu)| *vcpu == VcpuId(1));
     assert_eq!(exits.len(), 1, "only to sleep");
+}
+
+#[test]
+fn a_preemption_owed_to_hypervisor_work_comes_before_guest_code_runs_again() {
+    let work = Step::Hypervisor(Length::Fixed(4_000_000));
+    let plan = Setup::new("rr")
+        .vm(&[])
+        .vcpu(&[sleep(1_000_000), run(1_000)])
+        .vm(&[])
+        .vcpu(&[&[work][..], &spin()].concat())
+        .build();
+    let policy = Polite {
+        at_entry: true,
+        ..Polite::default()
+    };
+    let done = simulate_under(policy, &plan);
+    check(&done, Nanos::from_secs(1));
+    let of_worker = |wanted: fn(&EventKind) -> bool| {
+        let mut all = when(&done, wanted);
+        all.retain(|(_, vcpu)| *vcpu == VcpuId(1));
+        all[0].0
+    };
+    let owed = of_worker(|kind| matches!(kind, EventKind::Owed(_, _, Until::GuestEntry)));
+    let resumed = of_worker(|kind| *kind == EventKind::Resumed);
+    assert!(resumed.since(owed) > Nanos::from_millis(2));
+    assert_eq!(
+        of_worker(|kind| matches!(kind, EventKind::Preempted(..))),
+        resumed
+    );
+    assert_eq!(done.outcome.guests[0].progress_ns, 1_000);
 }
 
 #[test]
