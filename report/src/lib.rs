@@ -1,10 +1,12 @@
 //! From the stream of a run to what its user reads.
 //!
 //! A [`collector::Collector`] listens to a run and keeps its figures; [`model::Report`] is what comes
-//! of it, as text, JSON or CSV; [`run_dir`] keeps a whole run in a directory, reads it, and replays it.
+//! of it, as text, JSON or CSV; [`run_dir`] keeps a whole run in a directory, reads it, and replays it;
+//! [`compare::Comparison`] puts runs of several policies side by side.
 
 mod build;
 pub mod collector;
+pub mod compare;
 mod csv;
 mod diagnosis;
 pub mod latency;
@@ -15,4 +17,5 @@ pub(crate) mod testing;
 mod text;
 
 pub use collector::Collector;
+pub use compare::Comparison;
 pub use model::Report;

@@ -97,6 +97,13 @@ impl RunWriter {
         Ok(writer)
     }
 
+    /// The directory in which everything lies until [`RunWriter::finish`]: who ends the program
+    /// without unwinding removes it.
+    #[must_use]
+    pub fn unfinished(&self) -> &Path {
+        self.temporary.path()
+    }
+
     /// Writes the rest and gives the run its name. An earlier run under that name is replaced.
     ///
     /// # Errors
