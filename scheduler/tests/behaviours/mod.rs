@@ -138,6 +138,11 @@ const EEVDF: &[Behaviour] = &[
         "time_follows_weights",
     ),
     shown(
+        "service is never two slices away from the ideal, whatever weights and slices",
+        "eevdf/tests.rs",
+        "service_differs_from_the_ideal_by_less_than_two_slices",
+    ),
+    shown(
         "placement: lag is grown so that it is as it was after joining",
         "eevdf/tests.rs",
         "a_newcomer_has_the_lag_it_left_with_once_it_has_joined",

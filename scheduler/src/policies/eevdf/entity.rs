@@ -37,10 +37,24 @@ pub(super) enum Request {
     Rest(i64),
 }
 
+/// `time * 1024 / weight` for what is not negative: quotient and remainder.
+fn divide(time: i64, carried: i64, weight: i64) -> (i64, i64) {
+    let scaled = time.checked_mul(1024).and_then(|t| t.checked_add(carried));
+    if let Some(scaled) = scaled {
+        return (scaled / weight, scaled % weight);
+    }
+    // Months in one piece: the slow way.
+    let (scaled, weight) = (
+        i128::from(time) * 1024 + i128::from(carried),
+        i128::from(weight),
+    );
+    let whole = i64::try_from(scaled / weight).unwrap_or(i64::MAX);
+    (whole, i64::try_from(scaled % weight).unwrap_or(0))
+}
+
 /// `time * 1024 / weight`, downwards.
 pub(super) fn virtual_length(time: i64, weight: i64) -> i64 {
-    let length = i128::from(time) * 1024 / i128::from(weight);
-    i64::try_from(length).unwrap_or(i64::MAX)
+    divide(time, 0, weight).0
 }
 
 impl Entity {
@@ -65,10 +79,9 @@ impl Entity {
     }
 
     pub(super) fn run(&mut self, ran: Nanos) {
-        let scaled = i128::from(ran.get()) * 1024 + i128::from(self.remainder);
-        let weight = i128::from(self.weight);
-        let length = i64::try_from(scaled / weight).unwrap_or(i64::MAX);
-        self.remainder = i64::try_from(scaled % weight).unwrap_or(0);
+        let ran = i64::try_from(ran.get()).unwrap_or(i64::MAX);
+        let (length, remainder) = divide(ran, self.remainder, self.weight);
+        self.remainder = remainder;
         self.virtual_time += length;
         self.served += length;
         if self.virtual_time >= self.deadline {

@@ -9,6 +9,7 @@ use crate::ids::{CoreId, VcpuId};
 use crate::policy::VcpuParams;
 use crate::testing::{Script, Step, World, first_then, ms, plain, repeat, secs, spin, us};
 use crate::time::Nanos;
+use proptest::prelude::*;
 
 const CORE: CoreId = CoreId(0);
 const SLICE: i64 = 2_800_000;
@@ -459,5 +460,30 @@ fn parameters_that_eevdf_does_not_know_are_refused() {
         "eevdf:slcie=1ms",
     ] {
         assert!(Dispatcher::new(&World::config(wrong, 1, &[(plain(0), spin())])).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn service_differs_from_the_ideal_by_less_than_two_slices(
+        vcpus in prop::collection::vec((1u32..=16, 200u64..=6_000), 2..=6),
+    ) {
+        let spinners = (0..).zip(&vcpus).map(|(vm, (w, slice))| {
+            let params = VcpuParams { slice: Some(us(*slice)), ..weight(vm, *w) };
+            (params, spin())
+        });
+        let mut world = World::new("eevdf", 1, spinners.collect());
+        let whole: f64 = vcpus.iter().map(|(weight, _)| f64::from(*weight)).sum();
+        let longest = vcpus.iter().map(|(_, slice)| *slice).max().unwrap_or(0) as f64 / 1e6;
+        for instant in 1..=400 {
+            world.run_until(us(1_777 * instant));
+            for (vcpu, (weight, _)) in (0..).zip(&vcpus) {
+                let ideal = world.now.as_secs_f64() * f64::from(*weight) / whole;
+                let off = (world.ran(vcpu).as_secs_f64() - ideal).abs();
+                prop_assert!(off <= 2.0 * longest, "{vcpu} is {off} s off at {}", world.now);
+            }
+        }
     }
 }
