@@ -17,7 +17,7 @@ use stealtime_vmm::host::monotonic_ns;
 use stealtime_vmm::kick::{self, Receiver, Target};
 use stealtime_vmm::machine::{Calibration, GuestCpu, Machine, MachineError};
 use stealtime_vmm::probe;
-use stealtime_workloads::run::{LockKind, Plan, VcpuPlan, VmPlan};
+use stealtime_workloads::run::{GuestView, LockKind, Plan, VcpuPlan, VmPlan};
 
 /// A plan for one VM with a vCPU for each program.
 fn plan(locks: &[LockKind], programs: &[&[Step]]) -> Plan {
@@ -78,24 +78,41 @@ fn next(cpu: &mut impl Cpu) -> Exit {
     }
 }
 
-/// Enters for about so long, ended by a kick from another thread.
-fn enter_for(cpu: &mut GuestCpu, time: Duration) {
+/// Enters, kicked out by another thread every so often, until the view is as wanted.
+fn enter_until(cpu: &mut GuestCpu, every: Duration, wanted: impl Fn(&GuestView) -> bool) {
     kick::install().expect("a handler");
     let receiver = Receiver::register(cpu.kick_handle());
-    receiver.rearm();
     let (target, over) = (Target::current(), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
-            thread::sleep(time);
-            over.store(true, Ordering::SeqCst);
-            target.kick();
+            // A kick may come too early to let the guest run, or be forgotten by `rearm`: the next
+            // one is not.
+            while !over.load(Ordering::SeqCst) {
+                thread::sleep(every);
+                target.kick();
+            }
         });
-        while !over.load(Ordering::SeqCst) {
-            assert_eq!(cpu.enter(), Exit::Interrupted);
+        loop {
+            receiver.rearm();
+            let exit = cpu.enter();
+            assert!(
+                matches!(exit, Exit::Interrupted | Exit::InterruptWindow),
+                "{exit:?}"
+            );
+            if exit == Exit::Interrupted && wanted(&cpu.view()) {
+                break;
+            }
         }
+        over.store(true, Ordering::SeqCst);
     });
-    // The kick has arrived: the thread that sent it has ended.
+    // The last kick has arrived: the thread that sent it has ended.
     receiver.rearm();
+}
+
+/// Enters until so much more work is done.
+fn work_on(cpu: &mut GuestCpu, every: Duration) {
+    let before = cpu.view().progress_ns;
+    enter_until(cpu, every, |view| view.progress_ns > before);
 }
 
 #[test]
@@ -170,22 +187,22 @@ fn a_run_takes_its_length_of_undisturbed_time_and_is_counted() {
 fn a_pause_from_outside_is_a_gap_inside() {
     let Some(_kvm) = support::kvm() else { return };
     let mut cpu = only(&[Step::Repeat(0), run(100_000), Step::EndRepeat]);
-    enter_for(&mut cpu, Duration::from_millis(20));
+    let begin = Instant::now();
+    work_on(&mut cpu, Duration::from_millis(10));
     let before = cpu.view();
     for _ in 0..5 {
         thread::sleep(Duration::from_millis(10));
-        enter_for(&mut cpu, Duration::from_millis(10));
+        work_on(&mut cpu, Duration::from_millis(10));
     }
     let after = cpu.view();
-    assert!(after.progress_ns > before.progress_ns);
     let gaps = after.gap_total_ns - before.gap_total_ns;
     assert!(gaps >= 50_000_000, "{gaps}");
-    assert!(gaps < 150_000_000, "{gaps}");
+    assert!(u128::from(gaps) <= begin.elapsed().as_nanos(), "{gaps}");
     assert!(after.gap_max_ns >= 10_000_000, "{after:?}");
+    // From here on, maxima count anew and sums go on.
     cpu.watch().restart_maxima();
     assert_eq!(cpu.view().gap_max_ns, 0);
-    enter_for(&mut cpu, Duration::from_millis(5));
-    assert_eq!(cpu.view().gap_total_ns.max(gaps), cpu.view().gap_total_ns);
+    assert_eq!(cpu.view().gap_total_ns, after.gap_total_ns);
 }
 
 #[test]
@@ -237,9 +254,11 @@ fn interrupts_reach_a_guest_that_computes_and_do_not_disturb_it() {
     for round in 0..50 {
         assert_eq!(cpu.view().interrupts, round);
         cpu.queue_interrupt(0x50);
-        enter_for(&mut cpu, Duration::from_millis(1));
+        let wanted = |view: &GuestView| view.interrupts > round;
+        enter_until(&mut cpu, Duration::from_millis(1), wanted);
+        assert_eq!(cpu.view().interrupts, round + 1);
     }
-    assert!(cpu.view().progress_ns > 0);
+    work_on(&mut cpu, Duration::from_millis(1));
 }
 
 #[test]
@@ -382,7 +401,8 @@ fn a_waiter_shows_what_it_waits_for_and_its_spinning_is_counted() {
         let mut waiter = cpus.pop().expect("two");
         let mut owner = cpus.pop().expect("two");
         assert_eq!(next(&mut owner), Exit::Call(Call::Nothing));
-        enter_for(&mut waiter, Duration::from_millis(10));
+        let wanted = |view: &GuestView| view.lock_spin_ns > 100_000;
+        enter_until(&mut waiter, Duration::from_millis(5), wanted);
         let waits_for = Some(GuestLockId::new(VmId(0), 0));
         assert_eq!(
             (waiter.locks().held, waiter.locks().waits_for),
@@ -398,7 +418,7 @@ fn a_waiter_shows_what_it_waits_for_and_its_spinning_is_counted() {
         assert_eq!(next(&mut waiter), Exit::Call(Call::Nothing));
         assert_eq!((waiter.locks().held, waiter.locks().waits_for), (1, None));
         let view = waiter.view();
-        assert!(view.lock_spin_ns > 1_000_000, "{kind:?}: {view:?}");
+        assert!(view.lock_spin_ns > 100_000, "{kind:?}: {view:?}");
         assert!(
             view.gaps > 0,
             "{kind:?}: it was stopped while it waited: {view:?}"

@@ -50,20 +50,14 @@ impl Locks {
         if self.state.held == u16::MAX {
             return Err(Refusal::TooDeep);
         }
-        let spun = {
-            let mut spinner = Spinner {
-                page: self.page,
-                state: &mut self.state,
-                number,
-                worker,
-                spun_ns: 0,
-            };
-            lock.acquire(&mut spinner);
-            spinner.spun_ns
-        };
+        lock.acquire(&mut Spinner {
+            page: self.page,
+            state: &mut self.state,
+            number,
+            worker,
+        });
         lock.owner.store(mark, Ordering::Relaxed);
         add(&self.page.lock_acquisitions, 1);
-        add(&self.page.lock_spin_ns, spun);
         Ok(())
     }
 
@@ -121,7 +115,6 @@ struct Spinner<'a> {
     state: &'a mut State,
     number: u16,
     worker: &'a mut Worker,
-    spun_ns: u64,
 }
 
 impl Waiter for Spinner<'_> {
@@ -145,6 +138,6 @@ impl Waiter for Spinner<'_> {
 
     fn spin(&mut self) {
         core::hint::spin_loop();
-        self.spun_ns += self.worker.tick(LOOK_NS).ran;
+        add(&self.page.lock_spin_ns, self.worker.tick(LOOK_NS).ran);
     }
 }
