@@ -1,16 +1,25 @@
 //! The command `stealtime`: reads what was asked, runs it, prints what came of it.
 
 pub mod args;
+pub mod backend;
+pub mod compare;
 pub mod cores;
+pub mod doctor;
+pub mod execute;
 pub mod failure;
 pub mod interrupt;
+pub mod planning;
 pub mod policies;
+pub mod render;
+pub mod reproduce;
+pub mod run;
 pub mod scenarios;
 pub mod show;
+pub mod stored;
 
-use args::{Cli, Command};
+use args::{Cli, Command, RunArgs};
 use clap::Parser;
-use failure::{Failure, Outcome, Status};
+use failure::{Blame, Outcome};
 use std::process::ExitCode;
 
 /// The whole program.
@@ -28,12 +37,23 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Outcome {
-    match cli.command {
-        Some(Command::Policies { name }) => policies::policies(name.as_deref()),
-        Some(Command::Scenarios) => scenarios::scenarios(),
-        _ => Err(Failure::new(
-            Status::BadInput,
-            anyhow::anyhow!("this command is not there yet"),
-        )),
+    let command = cli
+        .command
+        .unwrap_or_else(|| Command::Run(RunArgs::default()));
+    if matches!(
+        command,
+        Command::Run(_) | Command::Reproduce(_) | Command::Compare(_)
+    ) {
+        interrupt::watch().machine()?;
+    }
+    match command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::reproduce(&arguments),
+        Command::Policies { name } => policies::policies(name.as_deref()),
+        Command::Scenarios => scenarios::scenarios(),
+        Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Doctor { calibrate } => doctor::doctor(calibrate),
+        Command::Report { dir, format } => stored::report(&dir, format),
+        Command::Replay { dir } => stored::replay(&dir),
     }
 }

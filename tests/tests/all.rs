@@ -5,5 +5,7 @@
 
 mod cli_errors;
 mod engine;
+mod kvm_runs;
 mod machine;
+mod sim_runs;
 mod support;

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wait_timeout::ChildExt;
 
 /// How long a child may take unless it is told otherwise. Generous: the machine may be busy.
@@ -19,7 +19,6 @@ pub(crate) struct Ran {
     pub(crate) status: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    pub(crate) took: Duration,
 }
 
 impl Ran {
@@ -62,7 +61,6 @@ pub(crate) struct Started {
     child: Child,
     stdout: JoinHandle<String>,
     stderr: JoinHandle<String>,
-    at: Instant,
     what: String,
 }
 
@@ -86,7 +84,6 @@ impl Started {
             child,
             stdout,
             stderr,
-            at: Instant::now(),
             what: format!("{command:?}"),
         }
     }
@@ -99,7 +96,10 @@ impl Started {
     /// Waits for its end; a child that takes longer than `limit` is ended and the test fails.
     #[track_caller]
     pub(crate) fn finish(mut self, limit: Duration) -> Ran {
-        let status = self.child.wait_timeout(limit).expect("a child can be waited for");
+        let status = self
+            .child
+            .wait_timeout(limit)
+            .expect("a child can be waited for");
         if status.is_none() {
             self.child.kill().expect("our own child");
             self.child.wait().expect("a child can be waited for");
@@ -108,7 +108,6 @@ impl Started {
             status: status.and_then(|status| status.code()),
             stdout: self.stdout.join().expect("the reader does not panic"),
             stderr: self.stderr.join().expect("the reader does not panic"),
-            took: self.at.elapsed(),
         };
         assert!(
             status.is_some(),
@@ -134,14 +133,22 @@ pub(crate) fn program() -> &'static Path {
 
 /// The right to use KVM and the cores while nobody else does.
 #[derive(Debug)]
-pub(crate) struct Kvm(File);
+pub(crate) struct Kvm {
+    #[expect(dead_code, reason = "locked for as long as it is open")]
+    lock: File,
+}
 
 /// Waits until no other test uses KVM. None, with a loud line, if `/dev/kvm` is missing or may not
 /// be opened; where it can be opened, the test must pass.
 pub(crate) fn kvm() -> Option<Kvm> {
     match OpenOptions::new().read(true).write(true).open("/dev/kvm") {
         Ok(_) => {}
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::PermissionDenied
+            ) =>
+        {
             eprintln!("SKIPPED: this test needs /dev/kvm, and it cannot be opened: {error}");
             return None;
         }
@@ -151,5 +158,5 @@ pub(crate) fn kvm() -> Option<Kvm> {
     let file = File::create(path).expect("the build directory is writable");
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
         .expect("a file of our own can be locked");
-    Some(Kvm(file))
+    Some(Kvm { lock: file })
 }

@@ -1,0 +1,221 @@
+//! `stealtime doctor`: what this machine can do, and what switching guests costs on it.
+//!
+//! Everything is asked or measured. Beside the measured costs stand those that `sim` assumes of bare
+//! hardware where nothing was measured, for orientation only.
+
+use crate::cores::CoreList;
+use crate::failure::{Blame, Failure, Outcome, Status};
+use crate::show;
+use anyhow::anyhow;
+use std::fmt::Write;
+use stealtime_scheduler::time::Nanos;
+use stealtime_sim::cost::CostModel;
+use stealtime_sim::stored::Place;
+use stealtime_vmm::probe::{self, Cost, Costs, KvmStatus, Rights};
+
+/// Name of a cost model that was measured.
+const MEASURED: &str = "measured";
+
+/// Tells, and stores the costs if asked to.
+///
+/// # Errors
+/// If costs are to be stored and cannot be measured or written.
+pub fn doctor(calibrate: bool) -> Outcome {
+    let status = probe::check();
+    let mut text = about_kvm(&status);
+    text.push_str(&about_rights(&probe::rights()));
+    if !status.usable() {
+        text.push_str("\nCosts\n  not measured: that needs KVM\n");
+        show::print(&text).not_kept()?;
+        return if calibrate {
+            Err(Failure::new(
+                Status::Machine,
+                anyhow!("costs can only be measured where KVM can be used"),
+            ))
+        } else {
+            Ok(Status::Done)
+        };
+    }
+    let costs = probe::measure().machine()?;
+    text.push_str(&about_costs(&costs));
+    if calibrate {
+        let place = Place::of_environment().bad_input()?;
+        model(&costs).store(place.path()).not_kept()?;
+        let _ = writeln!(
+            text,
+            "\nThe simulator takes these costs from now on: {}",
+            place.path().display()
+        );
+    }
+    show::print(&text).not_kept()?;
+    Ok(Status::Done)
+}
+
+fn about_kvm(status: &KvmStatus) -> String {
+    let mut text = String::from("KVM\n");
+    if status.usable() {
+        text.push_str("  /dev/kvm can be used: runs take real guests\n");
+    } else {
+        text.push_str("  /dev/kvm cannot be used: runs are simulated\n");
+        for problem in &status.problems {
+            let _ = writeln!(text, "  {problem}");
+        }
+    }
+    if let Some(version) = status.api_version {
+        let _ = writeln!(text, "  interface version        {version}");
+    }
+    if let Some(most) = status.max_vcpus {
+        let _ = writeln!(text, "  vCPUs in a VM            at most {most}");
+    }
+    text
+}
+
+fn about_rights(rights: &Rights) -> String {
+    let cores = CoreList(rights.cores.clone());
+    let realtime = match &rights.no_realtime {
+        None => "allowed".to_owned(),
+        Some(why) => format!("not allowed ({why}); everything works, timers are less exact"),
+    };
+    format!(
+        "\nCores and rights of this process\n  host cores               {cores}\n  real-time priority       {realtime}\n  timer resolution         {}\n",
+        Nanos(rights.timer_resolution_ns)
+    )
+}
+
+/// What is measured, and where bare hardware's figure for it is.
+fn about_costs(costs: &Costs) -> String {
+    let bare = CostModel::bare_hardware();
+    let halt = bare.halt_exit + bare.entry;
+    let rows: [(&str, Option<Cost>, Option<Nanos>); 10] = [
+        (
+            "exit for a call, and entry",
+            Some(costs.call_round_trip),
+            Some(bare.exit + bare.entry),
+        ),
+        (
+            "exit for a halt, and entry",
+            Some(costs.halt_round_trip),
+            Some(halt),
+        ),
+        (
+            "entry that a kick forestalled",
+            Some(costs.immediate_exit),
+            None,
+        ),
+        (
+            "interrupt: injection, handler, return",
+            Some(costs.interrupt),
+            Some(bare.interrupt),
+        ),
+        (
+            "kick of another core until it stopped",
+            costs.kick,
+            Some(bare.kick),
+        ),
+        (
+            "end of a slice until it stopped",
+            Some(costs.slice_overshoot),
+            Some(bare.timer + bare.kick),
+        ),
+        ("timer: lateness", Some(costs.timer), Some(bare.timer)),
+        (
+            "switch to a thread on the same core",
+            Some(costs.hand_over_same_core),
+            Some(bare.switch_same_core),
+        ),
+        (
+            "switch to a thread on another core",
+            costs.hand_over_other_core,
+            Some(bare.switch_other_core),
+        ),
+        ("reading of the clock", Some(costs.clock_reading), None),
+    ];
+    let mut text = format!(
+        "\nCosts, measured just now\n  {:38}  {:>9}  {:>9}  {:>7}   {}\n",
+        "", "median", "99 %", "samples", "bare hardware"
+    );
+    for (what, cost, bare) in rows {
+        let bare = bare.map_or_else(|| "-".to_owned(), |cost| format!("about {cost}"));
+        let _ = match cost {
+            Some(cost) => writeln!(
+                text,
+                "  {what:38}  {:>9}  {:>9}  {:>7}   {bare}",
+                Nanos(cost.median_ns),
+                Nanos(cost.p99_ns),
+                cost.samples
+            ),
+            None => writeln!(
+                text,
+                "  {what:38}  {:>9}  {:>9}  {:>7}   {bare}",
+                "one core", "-", "-"
+            ),
+        };
+    }
+    text.push_str(
+        "  \"Bare hardware\" is the order of magnitude that `sim` assumes unless it was calibrated.\n",
+    );
+    text
+}
+
+/// The cost model of this machine: medians; what cannot be measured apart is as on bare hardware.
+fn model(costs: &Costs) -> CostModel {
+    let bare = CostModel::bare_hardware();
+    let median = |cost: Cost| Nanos(cost.median_ns);
+    // A round trip is measured as a whole; it is shared out as it is on bare hardware.
+    let call = median(costs.call_round_trip);
+    let entry = Nanos(call.get() * bare.entry.get() / (bare.exit + bare.entry).get());
+    CostModel {
+        name: MEASURED.into(),
+        exit: call - entry,
+        halt_exit: median(costs.halt_round_trip) - entry,
+        entry,
+        kick: costs.kick.map_or(bare.kick, median),
+        switch_same_core: median(costs.hand_over_same_core),
+        switch_other_core: costs
+            .hand_over_other_core
+            .map_or(bare.switch_other_core, median),
+        migration: bare.migration,
+        interrupt: median(costs.interrupt),
+        timer: median(costs.timer),
+        op: bare.op,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs() -> Costs {
+        let cost = |median_ns| Cost {
+            samples: 10,
+            median_ns,
+            p99_ns: 2 * median_ns,
+        };
+        Costs {
+            call_round_trip: cost(90_000),
+            halt_round_trip: cost(50_000),
+            immediate_exit: cost(11_000),
+            interrupt: cost(45_000),
+            kick: None,
+            slice_overshoot: cost(70_000),
+            timer: cost(60_000),
+            hand_over_same_core: cost(1_200),
+            hand_over_other_core: None,
+            clock_reading: cost(50),
+        }
+    }
+
+    #[test]
+    fn a_measured_model_adds_up_to_what_was_measured_and_can_be_used() {
+        let model = model(&costs());
+        assert_eq!(model.exit + model.entry, Nanos(90_000));
+        assert_eq!(model.halt_exit + model.entry, Nanos(50_000));
+        assert_eq!(model.timer, Nanos(60_000));
+        assert_eq!(model.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_one_core_cannot_show_is_said() {
+        assert!(about_costs(&costs()).contains("one core"));
+    }
+}

@@ -1,0 +1,91 @@
+//! A run from its start to its report, with the bar, the remarks and the kept copy.
+
+use crate::failure::{Blame, Failure};
+use crate::interrupt::{self, Unfinished};
+use crate::planning::Setting;
+use crate::show::{Bar, WithBar};
+use std::path::{Path, PathBuf};
+use stealtime_report::run_dir::RunWriter;
+use stealtime_report::{Collector, Report};
+use stealtime_workloads::run::{Entry, Observer, Plan};
+
+/// Whether there is a bar, and whether remarks are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Remarks {
+    quiet: bool,
+}
+
+impl Remarks {
+    /// As asked for with `--quiet`.
+    #[must_use]
+    pub const fn new(quiet: bool) -> Self {
+        Self { quiet }
+    }
+
+    /// A line on standard error.
+    pub fn tell(self, line: &str) {
+        if !self.quiet {
+            eprintln!("{line}");
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its report.
+    pub report: Report,
+    /// Where it is kept, if it was to be.
+    pub kept: Option<Result<PathBuf, Failure>>,
+}
+
+/// The figures, and the kept copy if there is to be one.
+#[derive(Debug)]
+struct Listeners {
+    collector: Collector,
+    writer: Option<RunWriter>,
+}
+
+impl Observer for Listeners {
+    fn entries(&mut self, entries: &[Entry]) {
+        self.collector.entries(entries);
+        if let Some(writer) = &mut self.writer {
+            writer.entries(entries);
+        }
+    }
+}
+
+/// Runs a plan, and keeps the whole run in a directory if one is given.
+///
+/// # Errors
+/// If the directory cannot be made, or the run did not take place. A run that could not be kept in the
+/// end is no error here: what it measured is not lost.
+pub fn run(
+    setting: &Setting,
+    plan: &Plan,
+    label: &str,
+    remarks: Remarks,
+    directory: Option<&Path>,
+) -> Result<Ran, Failure> {
+    let writer = directory.map(RunWriter::create).transpose().bad_input()?;
+    let _unfinished = writer
+        .as_ref()
+        .map(|writer| Unfinished::new(writer.unfinished()));
+    let mut listeners = Listeners {
+        collector: Collector::new(plan),
+        writer,
+    };
+    let outcome = {
+        let mut observer = WithBar {
+            inner: &mut listeners,
+            bar: Bar::new(label, plan.warmup + plan.duration, remarks.quiet),
+        };
+        setting
+            .backend
+            .run(plan, interrupt::flag(), &mut observer)?
+    };
+    let Listeners { collector, writer } = listeners;
+    let report = Report::build(plan, setting.backend.name(), collector, &outcome);
+    let kept = writer.map(|writer| writer.finish(plan, &report).not_kept());
+    Ok(Ran { report, kept })
+}

@@ -1,0 +1,62 @@
+//! From what was typed to a plan: the scenario, the backend, the cores.
+
+use crate::args::Conditions;
+use crate::backend::{self, Kind};
+use crate::cores;
+use crate::failure::{Blame, Failure};
+use stealtime_scheduler::spec::PolicySpec;
+use stealtime_workloads::run::Plan;
+use stealtime_workloads::scenario::{Overrides, Scenario};
+
+/// A scenario with the conditions under which it is to run.
+#[derive(Debug)]
+pub struct Setting {
+    scenario: Scenario,
+    conditions: Conditions,
+    /// What it runs on.
+    pub backend: Kind,
+}
+
+impl Setting {
+    /// Reads the scenario, then decides the backend.
+    ///
+    /// # Errors
+    /// If there is no such scenario, or KVM is demanded and cannot be used.
+    pub fn new(scenario: &str, conditions: &Conditions) -> Result<Self, Failure> {
+        Ok(Self {
+            scenario: Scenario::load(scenario).bad_input()?,
+            conditions: conditions.clone(),
+            backend: backend::decide(conditions.backend)?,
+        })
+    }
+
+    /// The plan for a policy; without one, for the scenario's own.
+    ///
+    /// # Errors
+    /// If a core is not there, or something does not fit the scenario or the policy.
+    pub fn plan(&self, policy: Option<&PolicySpec>) -> Result<Plan, Failure> {
+        let asked = self.conditions.cores.as_ref();
+        let wanted = usize::from(self.scenario.cores);
+        let cores = match self.backend {
+            Kind::Sim => cores::simulated(asked, wanted),
+            Kind::Kvm => cores::choose(asked, wanted, &cores::allowed().machine()?).bad_input()?,
+        };
+        let overrides = Overrides {
+            policy: policy.cloned(),
+            cores: Some(cores),
+            duration: self.conditions.duration,
+            warmup: self.conditions.warmup,
+            seed: self.conditions.seed,
+        };
+        let mut plan = self.scenario.plan(&overrides).bad_input()?;
+        if let (Kind::Sim, Some(instead)) = (self.backend, stealtime_sim::substitute(&plan.policy))
+        {
+            eprintln!(
+                "note: there is no host to schedule in virtual time: `{instead}` runs instead of `{}`",
+                plan.policy
+            );
+            plan.policy = instead;
+        }
+        Ok(plan)
+    }
+}
