@@ -4,8 +4,11 @@
 //! when they are skipped, and are skipped only where the device is missing or not accessible.
 
 mod cli_errors;
+mod doctor;
 mod engine;
+mod kept;
 mod kvm_runs;
 mod machine;
+mod reproduce;
 mod sim_runs;
 mod support;

