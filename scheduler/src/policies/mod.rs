@@ -7,6 +7,7 @@ pub mod credit2;
 pub mod eevdf;
 pub mod fss;
 pub mod host;
+mod illumos;
 pub mod lottery;
 pub mod nice;
 pub mod null;

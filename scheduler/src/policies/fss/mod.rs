@@ -17,23 +17,23 @@
 //! 8. `before` and `after`: in a project with several runnable threads, one that uses up its quantum
 //!    takes the greatest value of all (in `classic` it always pays what it used).
 //!
-//! One dispatch queue serves all cores; queues per core, with their warmth and stealing, are not
-//! modelled. A vCPU thread has no user-level preemption control and no CPU cap, so those rules have
-//! no part here. A count of requests does not go below zero.
+//! Queues, placement, stealing and preemption are those of `illumos/`, with queues of equal
+//! length asked for. A vCPU thread has no user-level preemption control and no CPU cap, so those
+//! rules have no part here. A count of requests does not go below zero.
 //!
 //! Source: illumos `disp/fss.c` before and after issue 11909, by its behaviour.
 
 mod price;
-mod queue;
 #[cfg(test)]
 mod tests;
 mod threads;
 
 use crate::event::{Standing, Waits};
 use crate::ids::{CoreId, VcpuId};
+use crate::policies::illumos;
 use crate::policy::{
-    Clocks, Division, Enqueue, KernelRequest, Pick, Placed, Policy, Preempt, Refused, Resched,
-    Slice, SliceEnd, VcpuParams,
+    Clocks, Division, Enqueue, KernelRequest, Mode, Pick, Placed, Policy, Preempt, Refused,
+    Resched, Slice, SliceEnd, VcpuParams, WorkConserving,
 };
 use crate::registry::{PolicyInfo, ScheduledBy};
 use crate::spec::{Inconsistent, OptionInfo, OptionKind};
@@ -61,6 +61,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
          back does not clear the flag; a return to user mode does, or to block without a request.",
         "Variants before and after: in a VM with several runnable vCPUs, one that uses up its quantum \
          takes the greatest value of all; in classic it pays what it used.",
+        illumos::RULES,
     ],
     source: "illumos disp/fss.c: classic (to July 2014), before and after issue 11909 (April 2020)",
     quirks: &[
@@ -70,7 +71,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
          vCPUs, not by shares. This is derived from the rules, not a reported fault of illumos.",
         "Only ticks are charged: who always sleeps at the tick runs for nothing.",
         "A VM with 0 shares runs only when nobody else wants to.",
-        "One dispatch queue serves all cores: no queues per core, no warmth, no stealing.",
+        illumos::QUIRKS,
     ],
     options: &[
         OptionInfo {
@@ -103,6 +104,10 @@ pub const INFO: PolicyInfo = PolicyInfo {
             default: "10ms",
             help: "period of the clock tick; rates in usage are per tick",
         },
+        illumos::RECHOOSE,
+        illumos::CACHE,
+        illumos::NOSTEAL,
+        illumos::KERNEL_PREEMPTS,
     ],
     scheduled_by: ScheduledBy::Policy,
     consistent: |options| {
@@ -173,17 +178,17 @@ impl Policy for Fss {
             back: false,
             flag: false,
             requests: 0,
-            queued: false,
             active: false,
             dispatched: None,
         });
+        self.dispatch.add(user);
         Ok(())
     }
 
     fn enqueue(&mut self, now: Nanos, vcpu: VcpuId, why: Enqueue) -> Placed {
         self.activate(vcpu);
         if let Enqueue::Preempted(core, _) | Enqueue::Yield(core) = why {
-            self.leaves(vcpu, core);
+            self.dispatch.leave(now, vcpu, core);
         }
         let end = match why {
             Enqueue::New => self.put_new(vcpu),
@@ -191,61 +196,59 @@ impl Policy for Fss {
             Enqueue::Preempted(..) => self.put_preempted(vcpu),
             Enqueue::Yield(_) => self.put_yielded(vcpu),
         };
-        self.push(vcpu, end);
-        Placed(self.place())
+        Placed(self.push(now, vcpu, end))
     }
 
     fn remove(&mut self, _now: Nanos, vcpu: VcpuId) {
-        let thread = &mut self.threads[vcpu.index()];
-        if std::mem::replace(&mut thread.queued, false) {
-            self.queue.remove(vcpu, thread.priority);
-        }
+        self.dispatch.remove(vcpu);
         self.deactivate(vcpu);
     }
 
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
-        let Some(vcpu) = self.queue.pop() else {
+        let Some(vcpu) = self.dispatch.pick(now, core) else {
             return Pick::Idle;
         };
         let tick = now.get() / self.tick.get();
-        let thread = self.thread(vcpu);
-        thread.queued = false;
-        thread.dispatched = Some(tick);
-        self.running[core.index()] = Some(vcpu);
+        self.thread(vcpu).dispatched = Some(tick);
         Pick::Run(vcpu, Slice::Open)
+    }
+
+    fn entered(&mut self, _now: Nanos, _core: CoreId, vcpu: VcpuId) {
+        self.dispatch.entered(vcpu);
+    }
+
+    fn mode(&mut self, _now: Nanos, vcpu: VcpuId, mode: Mode) {
+        self.dispatch.mode(vcpu, mode);
     }
 
     /// Time is charged by ticks alone.
     fn charge(&mut self, _now: Nanos, _vcpu: VcpuId, _ran: Nanos) {}
 
     fn preempts(&mut self, _now: Nanos, _core: CoreId, running: VcpuId, woken: VcpuId) -> Preempt {
-        if self.threads[woken.index()].priority > self.threads[running.index()].priority {
-            Preempt::Kick
-        } else {
-            Preempt::Keep
-        }
+        self.dispatch.preempts(running, woken)
     }
 
     fn slice_end(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) -> SliceEnd {
         SliceEnd::Extend(Slice::Open)
     }
 
-    fn block(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId, _on: Waits) {
-        self.leaves(vcpu, core);
+    fn block(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId, _on: Waits) {
+        self.dispatch.leave(now, vcpu, core);
         self.deactivate(vcpu);
         if self.thread(vcpu).requests == 0 {
             self.clear_flag(vcpu);
         } else {
             self.catch_flag(vcpu);
         }
+        self.settle(now, vcpu);
     }
 
-    fn retire(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) {
-        self.leaves(vcpu, core);
+    fn retire(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) {
+        self.dispatch.leave(now, vcpu, core);
         self.deactivate(vcpu);
     }
 
-    fn tick(&mut self, _now: Nanos, _core: CoreId, vcpu: VcpuId) -> Preempt {
+    fn tick(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Preempt {
         let thread = &mut self.threads[vcpu.index()];
         self.pool
             .charge(thread.project, thread.nice, &mut thread.value);
@@ -258,36 +261,51 @@ impl Policy for Fss {
             let thread = self.thread(vcpu);
             thread.priority = user;
             thread.back = true;
-            return Preempt::Kick;
+            self.settle(now, vcpu);
+            return self.dispatch.surrender(core, vcpu);
         }
-        let outranked = self.outranked(vcpu);
-        if outranked == Preempt::Kick {
+        let outranked = self.outranked(core, vcpu);
+        if outranked != Preempt::Keep {
             self.thread(vcpu).back = true;
         }
         outranked
     }
 
-    fn periodic(&mut self, _now: Nanos) -> Resched {
+    fn periodic(&mut self, now: Nanos) -> Resched {
         self.pool.decay();
         let first = self.marker;
-        self.walk(first);
+        self.walk(now, first);
         let mut next = None;
         for list in (1..LISTS).map(|step| (first + step) % LISTS) {
-            if self.walk(list) && next.is_none() {
+            if self.walk(now, list) && next.is_none() {
                 next = Some(list);
             }
         }
         self.marker = next.unwrap_or(first);
-        self.outranked_cores()
+        self.dispatch.outranked_cores()
     }
 
-    fn user_return(&mut self, _now: Nanos, _core: CoreId, vcpu: VcpuId) -> Preempt {
+    fn user_return(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Preempt {
         if !self.kernel_priority {
             return Preempt::Keep;
         }
         self.thread(vcpu).requests = 0;
         self.clear_flag(vcpu);
-        self.outranked(vcpu)
+        self.settle(now, vcpu);
+        self.outranked(core, vcpu)
+    }
+
+    fn wants_timer(&self) -> Option<Nanos> {
+        self.dispatch.wants_timer()
+    }
+
+    fn timer(&mut self, now: Nanos) -> Resched {
+        self.dispatch.timer(now);
+        Resched::default()
+    }
+
+    fn conserving(&self) -> WorkConserving {
+        self.dispatch.conserving()
     }
 
     fn kernel_priority(&mut self, _now: Nanos, vcpu: VcpuId, request: KernelRequest) {

@@ -2,14 +2,12 @@
 
 use super::Variant;
 use super::price::{Because, Nice, Pool, Value};
-use super::queue::Queue;
 use crate::ids::{CoreId, VcpuId, VmId};
-use crate::policy::{Preempt, Resched};
+use crate::policies::illumos::{Dispatch, End, KERNEL, Matching};
+use crate::policy::Preempt;
 use crate::spec::Options;
 use crate::time::Nanos;
 
-/// The priority of those that have the flag.
-pub(super) const KERNEL: u8 = 60;
 /// The priority of a new thread.
 pub(super) const NEW: u8 = 29;
 /// How many lists the walk of each second has.
@@ -31,7 +29,6 @@ pub(super) struct Thread {
     /// It has the kernel-priority flag.
     pub(super) flag: bool,
     pub(super) requests: u32,
-    pub(super) queued: bool,
     /// It counts as runnable in its project.
     pub(super) active: bool,
     /// The tick in which it was last given a core.
@@ -49,8 +46,7 @@ pub(super) struct Fss {
     pub(super) zone: usize,
     pub(super) projects: Vec<(VmId, usize)>,
     pub(super) threads: Vec<Thread>,
-    pub(super) queue: Queue,
-    pub(super) running: Vec<Option<VcpuId>>,
+    pub(super) dispatch: Dispatch,
     /// The list that the next walk begins with.
     pub(super) marker: usize,
 }
@@ -81,8 +77,7 @@ impl Fss {
             zone,
             projects: Vec::new(),
             threads: Vec::new(),
-            queue: Queue::new(),
-            running: vec![None; usize::from(cores)],
+            dispatch: Dispatch::new(options, cores, Matching::Asked),
             marker: 0,
         }
     }
@@ -91,13 +86,15 @@ impl Fss {
         &mut self.threads[vcpu.index()]
     }
 
-    pub(super) fn push(&mut self, vcpu: VcpuId, end: End) {
-        let thread = &mut self.threads[vcpu.index()];
-        thread.queued = true;
-        match end {
-            End::Back => self.queue.push_back(vcpu, thread.priority),
-            End::Front => self.queue.push_front(vcpu, thread.priority),
-        }
+    pub(super) fn push(&mut self, now: Nanos, vcpu: VcpuId, end: End) -> CoreId {
+        let priority = self.threads[vcpu.index()].priority;
+        self.dispatch.put(now, vcpu, priority, end)
+    }
+
+    /// The priority of a thread that is on a core or asleep has changed.
+    pub(super) fn settle(&mut self, now: Nanos, vcpu: VcpuId) {
+        let priority = self.threads[vcpu.index()].priority;
+        self.dispatch.change(now, vcpu, priority);
     }
 
     pub(super) fn activate(&mut self, vcpu: VcpuId) {
@@ -186,30 +183,17 @@ impl Fss {
         End::Back
     }
 
-    /// An idle core if there is one, else the core whose thread is worst, the lowest number first.
-    pub(super) fn place(&self) -> CoreId {
-        let rank = |running: &Option<VcpuId>| running.map(|v| self.threads[v.index()].priority);
-        let ranks = self.running.iter().map(rank).enumerate();
-        let (core, _) = ranks.min_by_key(|(_, rank)| *rank).unwrap_or((0, None));
-        CoreId(u16::try_from(core).unwrap_or(0))
-    }
-
-    pub(super) fn leaves(&mut self, vcpu: VcpuId, core: CoreId) {
-        if self.running[core.index()] == Some(vcpu) {
-            self.running[core.index()] = None;
-        }
-    }
-
-    /// Whether somebody better than this one waits.
-    pub(super) fn outranked(&self, vcpu: VcpuId) -> Preempt {
-        match self.queue.best() {
-            Some(best) if best > self.threads[vcpu.index()].priority => Preempt::Kick,
-            _ => Preempt::Keep,
+    /// Whether the thread on a core has to make room for somebody better.
+    pub(super) fn outranked(&self, core: CoreId, vcpu: VcpuId) -> Preempt {
+        if self.dispatch.outranked(core, vcpu) {
+            self.dispatch.surrender(core, vcpu)
+        } else {
+            Preempt::Keep
         }
     }
 
     /// Prices the threads of one list; whether any was priced.
-    pub(super) fn walk(&mut self, list: usize) -> bool {
+    pub(super) fn walk(&mut self, now: Nanos, list: usize) -> bool {
         let mut priced = false;
         for index in (list..self.threads.len()).step_by(LISTS) {
             let thread = &mut self.threads[index];
@@ -218,42 +202,21 @@ impl Fss {
             }
             self.pool
                 .decay_value(thread.project, thread.nice, &mut thread.value);
-            if !thread.queued {
+            let vcpu = VcpuId(u32::try_from(index).unwrap_or(u32::MAX));
+            if !self.dispatch.queued(vcpu) {
                 continue;
             }
-            let vcpu = VcpuId(u32::try_from(index).unwrap_or(u32::MAX));
             let old = thread.priority;
             let new = self.price(vcpu, Because::Second);
             priced = true;
             if new != old {
-                self.queue.remove(vcpu, old);
                 let quantum = self.quantum;
                 let thread = self.thread(vcpu);
                 thread.priority = new;
                 thread.left = quantum;
-                self.push(vcpu, End::Back);
+                self.settle(now, vcpu);
             }
         }
         priced
     }
-
-    /// The cores whose threads are worse than as many that wait, worst against best.
-    pub(super) fn outranked_cores(&self) -> Resched {
-        let on = |(core, vcpu): (usize, &Option<VcpuId>)| {
-            let priority = self.threads[(*vcpu)?.index()].priority;
-            Some((priority, CoreId(u16::try_from(core).unwrap_or(0))))
-        };
-        let mut cores: Vec<_> = self.running.iter().enumerate().filter_map(on).collect();
-        cores.sort_unstable();
-        let pairs = cores.into_iter().zip(self.queue.priorities());
-        let outranked = pairs.take_while(|((running, _), waiting)| waiting > running);
-        Resched(outranked.map(|((_, core), _)| core).collect())
-    }
-}
-
-/// Where a thread joins its queue.
-#[derive(Clone, Copy)]
-pub(super) enum End {
-    Front,
-    Back,
 }
