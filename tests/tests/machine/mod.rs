@@ -3,20 +3,23 @@
 //! Each test owns its machine and is its own little run loop. Times are checked with wide bounds
 //! only.
 
+mod faults;
+mod limits;
+mod locks;
+
 use crate::support;
 use kvm_ioctls::Kvm;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use stealtime_guest::op::{Length, Misdeed, Op, Step};
-use stealtime_scheduler::ids::{GuestLockId, VcpuId, VmId};
+use stealtime_guest::op::{Length, Step};
+use stealtime_scheduler::ids::{VcpuId, VmId};
 use stealtime_scheduler::policy::VcpuParams;
 use stealtime_scheduler::time::Nanos;
 use stealtime_vmm::cpu::{Call, Cpu, Exit, Queued};
 use stealtime_vmm::host::monotonic_ns;
 use stealtime_vmm::kick::{self, Receiver, Target};
-use stealtime_vmm::machine::{Calibration, GuestCpu, Machine, MachineError};
-use stealtime_vmm::probe;
+use stealtime_vmm::machine::{Calibration, GuestCpu, Machine};
 use stealtime_workloads::run::{GuestView, LockKind, Plan, VcpuPlan, VmPlan};
 
 /// A plan for one VM with a vCPU for each program.
@@ -301,159 +304,6 @@ fn the_guests_clock_agrees_with_the_hosts() {
     }
 }
 
-/// The line with which a VM ends that runs these steps.
-fn last_words(steps: &[Step]) -> String {
-    let mut cpu = only(steps);
-    match next(&mut cpu) {
-        Exit::Fault(line) => line,
-        exit => panic!("{exit:?}"),
-    }
-}
-
-#[test]
-fn every_misdeed_ends_the_vm_with_a_line_that_names_it() {
-    let Some(_kvm) = support::kvm() else { return };
-    for (misdeed, words) in [
-        (Misdeed::TripleFault, "triple fault"),
-        (
-            Misdeed::BadPort,
-            "wrote to port 0x51f, where nothing answers",
-        ),
-        (
-            Misdeed::BadMemory,
-            "page fault at address 0x7000000000 (vector 14, error code 0x4",
-        ),
-        (
-            Misdeed::BadInstruction,
-            "undefined instruction (vector 6, error code 0x0",
-        ),
-    ] {
-        let line = last_words(&[run(1_000), Step::Fault(misdeed)]);
-        assert!(line.contains(words), "{misdeed:?}: {line}");
-        assert_eq!(line.lines().count(), 1, "{line}");
-    }
-}
-
-#[test]
-fn a_program_that_makes_no_sense_ends_the_vm_with_the_reason() {
-    let Some(_kvm) = support::kvm() else { return };
-    let line = last_words(&[Step::EndRepeat]);
-    assert!(line.contains("ends one that did not begin"), "{line}");
-    let line = last_words(&[Step::Lock(0)]);
-    assert!(line.contains("guest lock 0: no such lock"), "{line}");
-    let line = last_words(&[Step::CriticalLeave]);
-    assert!(
-        line.contains("critical section that it did not enter"),
-        "{line}"
-    );
-    let mut nonsense = plan(&[], &[&[]]);
-    nonsense.vcpus[0].program = vec![Op {
-        code: 999,
-        ..Op::default()
-    }];
-    let exit = next(&mut booted(&nonsense).remove(0));
-    assert!(
-        matches!(&exit, Exit::Fault(line) if line.contains("code 999")),
-        "{exit:?}"
-    );
-}
-
-#[test]
-fn locks_and_critical_sections_show_in_the_shared_page() {
-    let Some(_kvm) = support::kvm() else { return };
-    let steps = [
-        Step::CriticalEnter,
-        Step::Lock(1),
-        Step::Exit,
-        Step::Unlock(1),
-        Step::CriticalLeave,
-        Step::Exit,
-        Step::CriticalEnter,
-        Step::CriticalEnter,
-        Step::CriticalLeave,
-        Step::CriticalLeave,
-    ];
-    let kinds = [LockKind::TestAndSet, LockKind::Ticket];
-    let mut cpu = booted(&plan(&kinds, &[&steps])).remove(0);
-    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
-    let locks = cpu.locks();
-    assert_eq!((locks.held, locks.critical, locks.waits_for), (1, 1, None));
-    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
-    assert_eq!(
-        cpu.locks(),
-        stealtime_scheduler::input::GuestLocks::default()
-    );
-    // Left without a word the first time; now a preemption is pending, and only the outermost tells.
-    cpu.set_preempt_pending(true);
-    assert_eq!(next(&mut cpu), Exit::Call(Call::CriticalLeft));
-    assert_eq!(cpu.locks().critical, 0);
-    assert_eq!(next(&mut cpu), Exit::Call(Call::Finished));
-    assert_eq!(cpu.view().lock_acquisitions, 1);
-}
-
-#[test]
-fn a_waiter_shows_what_it_waits_for_and_its_spinning_is_counted() {
-    let Some(_kvm) = support::kvm() else { return };
-    for kind in [LockKind::TestAndSet, LockKind::Ticket] {
-        let owner = [Step::Lock(0), Step::Exit, Step::Unlock(0), Step::Exit];
-        let waiter = [Step::Lock(0), Step::Exit];
-        let mut cpus = booted(&plan(&[kind], &[&owner, &waiter]));
-        let mut waiter = cpus.pop().expect("two");
-        let mut owner = cpus.pop().expect("two");
-        assert_eq!(next(&mut owner), Exit::Call(Call::Nothing));
-        let wanted = |view: &GuestView| view.lock_spin_ns > 100_000;
-        enter_until(&mut waiter, Duration::from_millis(5), wanted);
-        let waits_for = Some(GuestLockId::new(VmId(0), 0));
-        assert_eq!(
-            (waiter.locks().held, waiter.locks().waits_for),
-            (0, waits_for)
-        );
-        assert_eq!(owner.locks().held, 1);
-        assert_eq!(next(&mut owner), Exit::Call(Call::Nothing));
-        assert_eq!(owner.locks().held, 0);
-        if kind == LockKind::Ticket {
-            // Handed over, though the waiter has not run since.
-            assert_eq!((waiter.locks().held, waiter.locks().waits_for), (1, None));
-        }
-        assert_eq!(next(&mut waiter), Exit::Call(Call::Nothing));
-        assert_eq!((waiter.locks().held, waiter.locks().waits_for), (1, None));
-        let view = waiter.view();
-        assert!(view.lock_spin_ns > 100_000, "{kind:?}: {view:?}");
-        assert!(
-            view.gaps > 0,
-            "{kind:?}: it was stopped while it waited: {view:?}"
-        );
-    }
-}
-
-#[test]
-fn two_vcpu_threads_share_a_lock_and_both_get_through() {
-    let Some(_kvm) = support::kvm() else { return };
-    const ROUNDS: u32 = 2_000;
-    for kind in [LockKind::TestAndSet, LockKind::Ticket] {
-        let steps = [
-            Step::Repeat(ROUNDS),
-            Step::Lock(0),
-            run(2_000),
-            Step::Unlock(0),
-            run(1_000),
-            Step::EndRepeat,
-        ];
-        let cpus = booted(&plan(&[kind], &[&steps, &steps]));
-        let threads: Vec<_> = cpus
-            .into_iter()
-            .map(|mut cpu| thread::spawn(move || (next(&mut cpu), cpu.view(), cpu.locks())))
-            .collect();
-        for thread in threads {
-            let (exit, view, locks) = thread.join().expect("the thread ends");
-            assert_eq!(exit, Exit::Call(Call::Finished), "{kind:?}");
-            assert_eq!(view.lock_acquisitions, u64::from(ROUNDS), "{kind:?}");
-            assert_eq!(view.progress_ns, u64::from(ROUNDS) * 3_000, "{kind:?}");
-            assert_eq!(locks.held, 0, "{kind:?}");
-        }
-    }
-}
-
 #[test]
 fn eight_vcpus_of_one_vm_run_each_its_own_program_and_interrupt_each_other() {
     let Some(_kvm) = support::kvm() else { return };
@@ -480,78 +330,5 @@ fn eight_vcpus_of_one_vm_run_each_its_own_program_and_interrupt_each_other() {
     });
     for thread in threads.collect::<Vec<_>>() {
         thread.join().expect("the vCPU did what its program says");
-    }
-}
-
-#[test]
-fn more_vcpus_than_kvm_allows_is_an_error_that_names_both_numbers() {
-    let Some(_kvm) = support::kvm() else { return };
-    let kvm = Kvm::new().expect("KVM can be opened");
-    let allowed = kvm.get_max_vcpus();
-    let steps: &[Step] = &[];
-    let plan = plan(&[], &vec![steps; allowed + 1]);
-    let error = Machine::new(&kvm, &plan, VmId(0)).expect_err("too many");
-    assert!(
-        matches!(error, MachineError::TooManyVcpus { .. }),
-        "{error}"
-    );
-    let text = error.to_string();
-    assert!(text.contains(&allowed.to_string()), "{text}");
-    assert!(text.contains(&(allowed + 1).to_string()), "{text}");
-}
-
-#[test]
-fn what_everything_costs_can_be_measured_in_a_few_seconds() {
-    let Some(_kvm) = support::kvm() else { return };
-    assert!(probe::check().usable());
-    let begin = Instant::now();
-    let costs = probe::measure().expect("it can be measured");
-    assert!(
-        begin.elapsed() < Duration::from_secs(60),
-        "{:?}",
-        begin.elapsed()
-    );
-    let all = [
-        Some(costs.call_round_trip),
-        Some(costs.halt_round_trip),
-        Some(costs.immediate_exit),
-        Some(costs.interrupt),
-        costs.kick,
-        Some(costs.slice_overshoot),
-        Some(costs.timer),
-        Some(costs.hand_over_same_core),
-        costs.hand_over_other_core,
-        Some(costs.clock_reading),
-    ];
-    for cost in all.into_iter().flatten() {
-        assert!(cost.samples > 0, "{costs:?}");
-        assert!(cost.median_ns <= cost.p99_ns, "{costs:?}");
-    }
-    assert!(
-        costs.slice_overshoot.median_ns >= costs.timer.median_ns / 2,
-        "{costs:?}"
-    );
-    assert!(
-        costs.call_round_trip.median_ns > costs.clock_reading.median_ns,
-        "{costs:?}"
-    );
-    assert_eq!(costs.kick.is_some(), probe::rights().cores.len() > 1);
-}
-
-#[test]
-fn a_hundred_machines_fit_at_once() {
-    let Some(_kvm) = support::kvm() else { return };
-    let kvm = Kvm::new().expect("KVM can be opened");
-    let plan = plan(&[], &[&[Step::Exit]]);
-    let mut all: Vec<GuestCpu> = (0..100)
-        .flat_map(|_| {
-            Machine::new(&kvm, &plan, VmId(0))
-                .expect("fits")
-                .into_cpus()
-        })
-        .collect();
-    for cpu in [0, 99] {
-        all[cpu].boot().expect("the guest boots");
-        assert_eq!(next(&mut all[cpu]), Exit::Call(Call::Nothing));
     }
 }

@@ -1,0 +1,84 @@
+//! How many vCPUs and machines there may be, and what everything costs.
+
+use super::{next, plan};
+use crate::support;
+use kvm_ioctls::Kvm;
+use std::time::{Duration, Instant};
+use stealtime_guest::op::Step;
+use stealtime_scheduler::ids::VmId;
+use stealtime_vmm::cpu::{Call, Exit};
+use stealtime_vmm::machine::{GuestCpu, Machine, MachineError};
+use stealtime_vmm::probe;
+
+#[test]
+fn more_vcpus_than_kvm_allows_is_an_error_that_names_both_numbers() {
+    let Some(_kvm) = support::kvm() else { return };
+    let kvm = Kvm::new().expect("KVM can be opened");
+    let allowed = kvm.get_max_vcpus();
+    let steps: &[Step] = &[];
+    let plan = plan(&[], &vec![steps; allowed + 1]);
+    let error = Machine::new(&kvm, &plan, VmId(0)).expect_err("too many");
+    assert!(
+        matches!(error, MachineError::TooManyVcpus { .. }),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(text.contains(&allowed.to_string()), "{text}");
+    assert!(text.contains(&(allowed + 1).to_string()), "{text}");
+}
+
+#[test]
+fn what_everything_costs_can_be_measured_in_a_few_seconds() {
+    let Some(_kvm) = support::kvm() else { return };
+    assert!(probe::check().usable());
+    let begin = Instant::now();
+    let costs = probe::measure().expect("it can be measured");
+    assert!(
+        begin.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        begin.elapsed()
+    );
+    let all = [
+        Some(costs.call_round_trip),
+        Some(costs.halt_round_trip),
+        Some(costs.immediate_exit),
+        Some(costs.interrupt),
+        costs.kick,
+        Some(costs.slice_overshoot),
+        Some(costs.timer),
+        Some(costs.hand_over_same_core),
+        costs.hand_over_other_core,
+        Some(costs.clock_reading),
+    ];
+    for cost in all.into_iter().flatten() {
+        assert!(cost.samples > 0, "{costs:?}");
+        assert!(cost.median_ns <= cost.p99_ns, "{costs:?}");
+    }
+    assert!(
+        costs.slice_overshoot.median_ns >= costs.timer.median_ns / 2,
+        "{costs:?}"
+    );
+    assert!(
+        costs.call_round_trip.median_ns > costs.clock_reading.median_ns,
+        "{costs:?}"
+    );
+    assert_eq!(costs.kick.is_some(), probe::rights().cores.len() > 1);
+}
+
+#[test]
+fn a_hundred_machines_fit_at_once() {
+    let Some(_kvm) = support::kvm() else { return };
+    let kvm = Kvm::new().expect("KVM can be opened");
+    let plan = plan(&[], &[&[Step::Exit]]);
+    let mut all: Vec<GuestCpu> = (0..100)
+        .flat_map(|_| {
+            Machine::new(&kvm, &plan, VmId(0))
+                .expect("fits")
+                .into_cpus()
+        })
+        .collect();
+    for cpu in [0, 99] {
+        all[cpu].boot().expect("the guest boots");
+        assert_eq!(next(&mut all[cpu]), Exit::Call(Call::Nothing));
+    }
+}
