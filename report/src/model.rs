@@ -125,8 +125,8 @@ pub struct GuestReport {
     pub gap_total_ns: u64,
     /// The largest.
     pub gap_max_ns: u64,
-    /// `gap_total_ns` less `preempted_ns`. For a guest that always runs, what remains is the cost of
-    /// exits and entries.
+    /// `gap_total_ns` less `preempted_ns` (and less a wait that went on at the end, where the guest
+    /// counts it). For a guest that always runs, what remains is the cost of exits and entries.
     pub gap_difference_ns: i64,
     /// Latencies of its requests (percentiles to 1 in 16).
     pub request_ns: LatencyReport,

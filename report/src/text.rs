@@ -65,18 +65,18 @@ impl Report {
         } else {
             ""
         };
+        let warmup = match self.warmup_ns {
+            0 => ", without warm-up".to_owned(),
+            n => format!(" after {} of warm-up", Nanos(n)),
+        };
         format!(
             "Scenario {}, policy {}, on {} with {cores}, seed {}\n\
-             Measured for {} after {} of warm-up{early}\n",
+             Measured for {}{warmup}{early}\n",
             self.scenario,
             self.policy,
             self.backend,
             self.seed,
             Nanos(self.wall_ns),
-            match self.warmup_ns {
-                0 => "no time".to_owned(),
-                n => Nanos(n).to_string(),
-            },
         )
     }
 

@@ -85,6 +85,8 @@ pub(crate) struct Figures {
     pub(crate) kernel_priority: u64,
     /// Part of the time ready: waits that began with a preemption and ended with running.
     pub(crate) preempted: u64,
+    /// The same of a wait that did not end with running.
+    pub(crate) preempted_to_the_end: u64,
     pub(crate) wakeup: Latency,
     pub(crate) run_delay: Latency,
     /// The longest wait: length, beginning, and whether it went on at the end.
@@ -135,6 +137,7 @@ impl Figures {
             times: Times::default(),
             kernel_priority: 0,
             preempted: 0,
+            preempted_to_the_end: 0,
             wakeup: Latency::new(vcpus),
             run_delay: Latency::new(vcpus),
             longest: (0, 0, false),
@@ -212,6 +215,8 @@ impl Account {
                 Begin::Willing => {}
             }
             self.entering += wait.granted_for;
+        } else if waiting.why == Begin::Preempted {
+            self.figures.preempted_to_the_end = length;
         }
         self.note_longest(length, wait.from, entered);
         Some(wait)

@@ -29,7 +29,7 @@ impl Comparison {
         );
         let of_run: Vec<_> = self.rows.iter().filter(|row| row.vcpu.is_none()).collect();
         heading(&mut text, "The run as a whole", "");
-        text.push_str(&self.table("metric", &of_run, |row| titled(row)));
+        text.push_str(&self.table("metric", &of_run, titled));
         let vcpus: Vec<_> = self.rows.iter().filter(|row| row.vcpu.is_some()).collect();
         let of_metric = vcpus.chunk_by(|a, b| a.metric == b.metric);
         for rows in of_metric.filter(|rows| rows.len() <= SHOWN) {

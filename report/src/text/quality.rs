@@ -75,19 +75,17 @@ fn trust(report: &Report, lines: &mut Lines) {
             0.0
         })
     };
-    let fact = format!(
-        "{} ({} of the core time)",
-        Nanos(run.host_interference_ns),
-        of_core_time(run.host_interference_ns)
-    );
+    let fact = match run.host_interference_ns {
+        0 => "none".to_owned(),
+        n => format!("{} ({} of the core time)", Nanos(n), of_core_time(n)),
+    };
     lines.add("host interference", &fact);
     let each = run.dispatch_overhead_ns / run.dispatch_calls.max(1);
-    let fact = format!(
-        "{} in {} calls, {} each",
-        Nanos(run.dispatch_overhead_ns),
-        grouped(run.dispatch_calls),
-        Nanos(each)
-    );
+    let calls = grouped(run.dispatch_calls);
+    let fact = match run.dispatch_overhead_ns {
+        0 => format!("{calls} calls, not timed"),
+        n => format!("{} in {calls} calls, {} each", Nanos(n), Nanos(each)),
+    };
     lines.add("dispatcher", &fact);
     let fact = format!(
         "{} arrived, {} lost",
