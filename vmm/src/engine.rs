@@ -11,41 +11,17 @@
 use crate::clock::{Armed, TimerQueue};
 use crate::cpu::Watch;
 use crate::host::{Pinning, Placement, RunClock};
-use crate::interference::RunDelay;
-use crate::kick::Target;
-use crate::runstate::{End, Nudge, RunState};
-use crate::vectors::VectorSet;
+use crate::runstate::{End, Nudge};
+use crate::seat::Seat;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stealtime_scheduler::dispatcher::{Dispatcher, Output, ViolationReport};
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::ids::{CoreId, VcpuId, VmId};
 use stealtime_scheduler::input::{GuestLocks, Input, Timer};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Entry, VmFailure};
-
-/// A vCPU's thread as the others see it.
-#[derive(Debug)]
-pub struct Seat {
-    /// The hand-over.
-    pub state: RunState,
-    /// Interrupts to pick up.
-    pub vectors: VectorSet,
-    /// Its guest's shared page.
-    pub watch: Arc<dyn Watch>,
-    /// Its VM.
-    pub vm: VmId,
-    host: OnceLock<HostThread>,
-}
-
-/// What the host knows a thread by.
-#[derive(Debug)]
-struct HostThread {
-    target: Target,
-    /// None if the kernel keeps no such figures.
-    delay: Option<RunDelay>,
-}
 
 /// The engine of a run.
 #[derive(Debug)]
@@ -268,13 +244,10 @@ impl Engine {
         if self.placement.pins() == Pinning::Free || placed == Some(core) {
             return;
         }
-        let Some(host) = self.seat(vcpu).host.get() else {
+        let Some(thread) = self.seat(vcpu).thread() else {
             return;
         };
-        match self
-            .placement
-            .place(Some(host.target.thread()), core.index())
-        {
+        match self.placement.place(Some(thread), core.index()) {
             Ok(()) => inner.placed[vcpu.index()] = Some(core),
             Err(error) => {
                 inner.placed[vcpu.index()] = None;
@@ -335,16 +308,7 @@ impl Engine {
     /// The time that the vCPU's thread waited for the host since this was last asked.
     #[must_use]
     pub fn host_delay(&self, vcpu: VcpuId) -> Option<Input> {
-        let delay = self
-            .seat(vcpu)
-            .host
-            .get()?
-            .delay
-            .as_ref()?
-            .since_last_told();
-        if delay == Nanos::ZERO {
-            return None;
-        }
+        let delay = self.seat(vcpu).delay_since_last_told()?;
         self.host_delay.fetch_add(delay.get(), Ordering::Relaxed);
         Some(Input::HostDelay { vcpu, delay })
     }
@@ -386,41 +350,6 @@ impl Inner {
     fn note_once(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
-        }
-    }
-}
-
-impl Seat {
-    fn new(vm: VmId, watch: Arc<dyn Watch>) -> Self {
-        Self {
-            state: RunState::default(),
-            vectors: VectorSet::default(),
-            watch,
-            vm,
-            host: OnceLock::new(),
-        }
-    }
-
-    /// The calling thread takes the seat. False if the host does not tell its run delay.
-    #[must_use]
-    pub fn occupy(&self) -> bool {
-        let target = Target::current();
-        let delay = RunDelay::of(target.thread()).ok();
-        let told = delay.is_some();
-        let _ = self.host.set(HostThread { target, delay });
-        self.state.attach(std::thread::current());
-        told
-    }
-
-    fn nudge(&self, nudge: Nudge) {
-        match nudge {
-            Nudge::None => {}
-            Nudge::Unpark => self.state.wake(),
-            Nudge::Signal => {
-                if let Some(host) = self.host.get() {
-                    host.target.kick();
-                }
-            }
         }
     }
 }

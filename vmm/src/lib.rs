@@ -12,6 +12,7 @@ pub mod kick;
 pub mod machine;
 pub mod probe;
 pub mod runstate;
+pub mod seat;
 pub mod thread;
 pub mod vectors;
 

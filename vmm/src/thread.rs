@@ -6,10 +6,11 @@
 //! the guest, and it fails if anything else is to be done first.
 
 use crate::cpu::{Call, Cpu, Exit, Queued};
-use crate::engine::{Engine, Seat};
+use crate::engine::Engine;
 use crate::host::thread_cpu_time;
 use crate::kick::Receiver;
 use crate::runstate::{End, Enter, Order, Place};
+use crate::seat::Seat;
 use stealtime_scheduler::ids::{CoreId, HostLockId, VcpuId};
 use stealtime_scheduler::input::{BlockOn, ExitReason, Input, KernelPriority, RetireReason};
 use stealtime_scheduler::time::Nanos;
