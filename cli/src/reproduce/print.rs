@@ -24,10 +24,14 @@ fn text(outcome: &Reproduction<'_>) -> String {
         "sim" => format!("{} simulated", count(cores.len(), "core")),
         _ => format!("host core {}", cores.join(", ")),
     };
+    let warmup = match plan.warmup {
+        Nanos::ZERO => "no warm-up".to_owned(),
+        time => format!("{time} of warm-up"),
+    };
     let _ = writeln!(
         text,
-        "\nSet-up\n  scenario {}, backend {}, {place}, {} measured after {} of warm-up, seed {}",
-        plan.scenario, outcome.backend, plan.duration, plan.warmup, plan.seed
+        "\nSet-up\n  scenario {}, backend {}, {place}, {} measured after {}, seed {}",
+        plan.scenario, outcome.backend, plan.duration, warmup, plan.seed
     );
     for way in finding.ways {
         let _ = writeln!(text, "  {:6} --policy {}", way.name, way.policy);
