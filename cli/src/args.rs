@@ -117,7 +117,7 @@ pub struct RunArgs {
     /// How to print the report
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Keep the whole run in this new directory, for `report` and `replay`
+    /// Keep the whole run in this directory, for `report` and `replay`; an earlier run is replaced
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// No progress bar and no remarks
@@ -146,8 +146,8 @@ pub struct CompareArgs {
     /// A policy to compare; give two or more
     #[arg(long = "policy", value_name = "POLICY", value_parser = policy, required = true)]
     pub policies: Vec<PolicySpec>,
-    /// How often each policy runs, in turn with the others
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// How often each policy runs, in turn with the others; 6 is the least for 95 % confidence
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Under which conditions.
     #[command(flatten)]
@@ -155,7 +155,7 @@ pub struct CompareArgs {
     /// How to print the figures
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Keep every run in a directory of its own below this new one
+    /// Keep every run in a directory of its own below this one
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// No progress bar and no remarks
