@@ -41,6 +41,7 @@ pub const POLICIES: &[&PolicyInfo] = &[
     &policies::host::INFO,
     &policies::rr::INFO,
     &policies::fss::INFO,
+    &policies::ts::INFO,
     &policies::eevdf::INFO,
     &policies::cfs::INFO,
     &policies::credit::INFO,

@@ -14,3 +14,4 @@ pub mod null;
 pub mod rr;
 pub mod rtds;
 pub mod stride;
+pub mod ts;

@@ -16,7 +16,7 @@ const fn shown(what: &'static str, file: &'static str, test: &'static str) -> Be
 }
 
 /// The behaviours of each policy.
-pub(crate) const ALL: &[(&str, &[Behaviour])] = &[("fss", FSS), ("eevdf", EEVDF)];
+pub(crate) const ALL: &[(&str, &[Behaviour])] = &[("fss", FSS), ("ts", TS), ("eevdf", EEVDF)];
 
 const FSS: &[Behaviour] = &[
     shown(
@@ -113,6 +113,124 @@ const FSS: &[Behaviour] = &[
         "the flag is caught by being preempted with a request",
         "fss/tests.rs",
         "the_flag_is_caught_by_being_preempted_with_a_request",
+    ),
+    shown(
+        "hypervisor work is preempted from the threshold on: a priority of 75 waits, 120 does not",
+        "illumos/tests.rs",
+        "only_the_threshold_and_above_preempt_hypervisor_work",
+    ),
+    shown(
+        "one that wakes during hypervisor work runs when guest code is to be entered again",
+        "illumos/tests.rs",
+        "one_that_wakes_during_10_ms_of_hypervisor_work_runs_when_the_guest_is_entered_again",
+    ),
+    shown(
+        "queues of fss are equal, those of ts at priority 16 and above differ by two",
+        "illumos/tests.rs",
+        "queues_of_a_class_that_asks_for_matching_are_equal_and_others_differ_by_two",
+    ),
+    shown(
+        "at the front of a queue nothing is balanced",
+        "illumos/tests.rs",
+        "at_the_front_nothing_is_balanced",
+    ),
+    shown(
+        "a core is warm for 30 ms after the last run",
+        "illumos/tests.rs",
+        "a_core_is_warm_for_30_ms_after_the_last_run",
+    ),
+    shown(
+        "without a warm core, the least busy one",
+        "illumos/tests.rs",
+        "who_has_no_warm_core_goes_where_the_least_is_going_on",
+    ),
+    shown(
+        "no stealing across caches for 100 us; within a cache, or at priority 60, at once",
+        "illumos/tests.rs",
+        "a_thread_is_not_stolen_across_caches_for_100_us",
+    ),
+    shown(
+        "who last ran elsewhere is not protected from stealing",
+        "illumos/tests.rs",
+        "a_thread_that_last_ran_elsewhere_is_not_protected",
+    ),
+    shown(
+        "a thief looks through the best list of the core where the best waits, and no further",
+        "illumos/tests.rs",
+        "a_thief_looks_through_the_best_list_of_the_core_where_the_best_waits",
+    ),
+    shown(
+        "a core that may steal nobody looks again when the first becomes free",
+        "illumos/tests.rs",
+        "while_all_that_wait_are_protected_an_idle_core_is_meant_to_be_idle_and_looks_again",
+    ),
+    shown(
+        "the queue of all cores goes first if it is as good or better",
+        "illumos/tests.rs",
+        "the_queue_of_all_goes_first_if_it_has_an_equal_or_better_priority",
+    ),
+];
+
+const TS: &[Behaviour] = &[
+    shown(
+        "the usual dispatch table",
+        "ts/table.rs",
+        "the_usual_table_has_short_quanta_above_and_promotes_after_a_second",
+    ),
+    shown(
+        "the dispatch table for servers",
+        "ts/table.rs",
+        "the_server_table_has_long_quanta_and_waits_two_seconds",
+    ),
+    shown(
+        "a spinner falls from row 29 to row 0 in 480 ms",
+        "ts/tests.rs",
+        "a_spinner_falls_to_row_0_in_480_ms",
+    ),
+    shown(
+        "who is queued at the second rises to 50; the way down costs 440 ms",
+        "ts/tests.rs",
+        "a_second_in_the_queue_raises_and_the_way_down_again_costs_440_ms",
+    ),
+    shown(
+        "who is on the core rises at its return to user mode, without any sleep",
+        "ts/tests.rs",
+        "a_second_on_the_core_raises_at_the_next_return_to_user_mode_without_any_sleep",
+    ),
+    shown(
+        "two spinners share; one that never returns to user mode has less",
+        "ts/tests.rs",
+        "two_spinners_in_user_mode_share_and_one_that_never_returns_has_less",
+    ),
+    shown(
+        "a sleeper rises from 29 to 52 after a second, then to 58",
+        "ts/tests.rs",
+        "a_sleeper_rises_to_52_after_a_second_and_to_58_after_another",
+    ),
+    shown(
+        "to sleep gives back no quantum",
+        "ts/tests.rs",
+        "sleep_alone_gives_back_no_quantum",
+    ),
+    shown(
+        "at priority 59 nobody rises; expiry after 20 ms, to 49",
+        "ts/tests.rs",
+        "at_priority_59_nobody_rises_and_the_quantum_is_20_ms",
+    ),
+    shown(
+        "the quantum is that of the row, whatever the offset",
+        "ts/tests.rs",
+        "the_quantum_is_that_of_the_row_whatever_the_offset",
+    ),
+    shown(
+        "the flag: 100 to 0 % before issue 11909, shared after",
+        "ts/tests.rs",
+        "a_flag_that_is_never_given_up_starves_the_other_before_11909_and_not_after",
+    ),
+    shown(
+        "the flag stops quantum and rise",
+        "ts/tests.rs",
+        "the_flag_stops_the_quantum_and_the_rise_until_a_return_to_user_mode",
     ),
 ];
 
