@@ -150,3 +150,14 @@ fn a_thousand_cores_are_no_trouble() {
     let report = simulate(&["crowd", "--cores", "0-999", "--duration", "200ms"]);
     assert_accounted(&report);
 }
+
+#[test]
+fn the_diagnosis_that_the_readme_shows_is_the_one_that_is_printed() {
+    let printed = stealtime(&["run", "--backend", "sim"])
+        .expect_status(0)
+        .stdout;
+    let readme = include_str!("../../README.md");
+    let (_, shown) = readme.split_once("```text\n").expect("an example");
+    let (shown, _) = shown.split_once("```").expect("its end");
+    assert!(printed.ends_with(shown), "{shown}\n{printed}");
+}

@@ -67,7 +67,13 @@ pub(crate) struct Started {
 impl Started {
     #[track_caller]
     pub(crate) fn new(arguments: &[&str]) -> Self {
-        Self::spawn(Command::new(program()).args(arguments))
+        let mut command = Command::new(program());
+        // Without the costs that this machine's owner may have stored, so that `sim` is the same
+        // everywhere.
+        command
+            .env_remove("STEALTIME_COSTS")
+            .env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"));
+        Self::spawn(command.args(arguments))
     }
 
     #[track_caller]
