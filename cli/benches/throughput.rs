@@ -11,6 +11,7 @@
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use stealtime_cli::args::{BackendChoice, Conditions};
+use stealtime_cli::execute::Remarks;
 use stealtime_cli::planning::Setting;
 use stealtime_scheduler::spec::PolicySpec;
 use stealtime_scheduler::time::Nanos;
@@ -79,7 +80,7 @@ fn plan(scenario: &str, policy: &str, duration: Nanos) -> Result<(Setting, Plan)
 fn throughput((setting, plan): &(Setting, Plan)) -> Result<f64, String> {
     let outcome = setting
         .backend
-        .run(plan, &AtomicBool::new(false), &mut Deaf)
+        .run(plan, Remarks::new(true), &AtomicBool::new(false), &mut Deaf)
         .map_err(|failure| failure.lines())?;
     let progress: u64 = outcome.guests.iter().map(|guest| guest.progress_ns).sum();
     Ok(Nanos(progress).as_secs_f64() / plan.duration.as_secs_f64())

@@ -55,6 +55,12 @@ pub enum Command {
         /// The run's directory
         dir: PathBuf,
     },
+    /// Run on the real AMD-V KVM of an emulated machine, wherever you are
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// What the program does inside the lab
+    #[command(hide = true)]
+    InLab,
 }
 
 /// How a report is printed.
@@ -79,6 +85,62 @@ pub enum BackendChoice {
     Kvm,
     /// Discrete events in virtual time
     Sim,
+    /// Real guests on the KVM of an emulated machine (see `stealtime lab`)
+    Lab,
+}
+
+/// The emulated machine of the lab.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Args)]
+pub struct LabArgs {
+    /// In the lab: how many cores to emulate [default: one more than the scenario asks for, as long
+    /// as this machine has as many]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub lab_cores: Option<u16>,
+    /// In the lab: count instructions on one core, so that every run gives the same figures
+    #[arg(long)]
+    pub exact: bool,
+}
+
+/// `stealtime lab`.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Find or fetch QEMU and a kernel (Debian packages, unpacked into a cache folder)
+    Setup(LabSetupArgs),
+    /// Run a scenario in the lab: the same as `run --backend lab`
+    Run(RunArgs),
+    /// Carry out any command of this program in the lab, such as `lab exec -- doctor`
+    Exec(LabExecArgs),
+}
+
+/// `stealtime lab setup`.
+#[derive(Clone, Debug, Args)]
+pub struct LabSetupArgs {
+    /// A QEMU for x86-64, version 10 or later, instead of a fetched one
+    #[arg(long, value_name = "PATH")]
+    pub qemu: Option<PathBuf>,
+    /// A Linux kernel (bzImage or ELF) instead of a fetched one; with --modules
+    #[arg(long, value_name = "PATH", requires = "modules")]
+    pub kernel: Option<PathBuf>,
+    /// The folder with that kernel's modules, such as /lib/modules/VERSION
+    #[arg(long, value_name = "DIR", requires = "kernel")]
+    pub modules: Option<PathBuf>,
+}
+
+/// `stealtime lab exec`.
+#[derive(Clone, Debug, Args)]
+pub struct LabExecArgs {
+    /// The emulated machine.
+    #[command(flatten)]
+    pub lab: LabArgs,
+    /// How many seconds the command may take beyond the boot
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub limit: u64,
+    /// Keep what the command leaves (its stored costs, say) in this directory
+    #[arg(long, value_name = "DIR")]
+    pub keep: Option<PathBuf>,
+    /// The command, without `stealtime`
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
 }
 
 /// Under which conditions a scenario runs. What is not given is the scenario's own.
@@ -97,6 +159,9 @@ pub struct Conditions {
     /// What to run on
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendChoice,
+    /// The machine of the lab.
+    #[command(flatten)]
+    pub lab: LabArgs,
     /// Seed of every random length [default: the scenario's]
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,

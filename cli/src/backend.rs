@@ -1,7 +1,9 @@
 //! Which backend a run takes, and running a plan on it.
 
-use crate::args::BackendChoice;
+use crate::args::{BackendChoice, Conditions, LabArgs};
+use crate::execute::Remarks;
 use crate::failure::{Failure, Status};
+use crate::lab::Choice;
 use anyhow::{Error, anyhow};
 use std::sync::atomic::AtomicBool;
 use stealtime_sim::SimBackend;
@@ -16,13 +18,25 @@ pub enum Kind {
     Kvm,
     /// Virtual time.
     Sim,
+    /// Real guests on the KVM of an emulated machine.
+    Lab(Choice),
 }
 
 /// Decides, and tells why the simulator stands in where it does.
 ///
 /// # Errors
-/// If KVM is demanded and cannot be used.
-pub fn decide(choice: BackendChoice) -> Result<Kind, Failure> {
+/// If KVM is demanded and cannot be used, or options do not fit the backend.
+pub fn decide(conditions: &Conditions, wanted: usize) -> Result<Kind, Failure> {
+    let choice = conditions.backend;
+    if choice == BackendChoice::Lab {
+        return Ok(Kind::Lab(Choice::new(&conditions.lab, wanted)));
+    }
+    if conditions.lab != LabArgs::default() {
+        return Err(Failure::new(
+            Status::BadInput,
+            anyhow!("`--exact` and `--lab-cores` belong to `--backend lab`"),
+        ));
+    }
     if choice == BackendChoice::Sim {
         return Ok(Kind::Sim);
     }
@@ -48,6 +62,7 @@ impl Kind {
         match self {
             Self::Kvm => "kvm",
             Self::Sim => "sim",
+            Self::Lab(_) => "lab",
         }
     }
 
@@ -58,10 +73,12 @@ impl Kind {
     pub fn run(
         self,
         plan: &Plan,
+        remarks: Remarks,
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Outcome, Failure> {
         let outcome = match self {
+            Self::Lab(choice) => return choice.run(plan, remarks, stop, observer),
             Self::Kvm => KvmBackend.run(plan, stop, observer).map_err(Error::new),
             Self::Sim => SimBackend::of_this_machine()
                 .map_err(Error::new)

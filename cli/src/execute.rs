@@ -22,6 +22,12 @@ impl Remarks {
         Self { quiet }
     }
 
+    /// Whether there are none.
+    #[must_use]
+    pub const fn quiet(self) -> bool {
+        self.quiet
+    }
+
     /// A line on standard error.
     pub fn tell(self, line: &str) {
         if !self.quiet {
@@ -82,7 +88,7 @@ pub fn run(
         };
         setting
             .backend
-            .run(plan, interrupt::flag(), &mut observer)?
+            .run(plan, remarks, interrupt::flag(), &mut observer)?
     };
     let Listeners { collector, writer } = listeners;
     let report = Report::build(plan, setting.backend.name(), collector, &outcome);

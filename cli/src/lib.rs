@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod execute;
 pub mod failure;
 pub mod interrupt;
+pub mod lab;
 pub mod planning;
 pub mod policies;
 pub mod render;
@@ -25,6 +26,8 @@ use std::process::ExitCode;
 /// The whole program.
 #[must_use]
 pub fn main() -> ExitCode {
+    // In the lab this very program is also the machine's first process.
+    stealtime_lab::run_if_first_process();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn")).init();
     let status = match dispatch(Cli::parse()) {
         Ok(status) => status,
@@ -42,7 +45,11 @@ fn dispatch(cli: Cli) -> Outcome {
         .unwrap_or_else(|| Command::Run(RunArgs::default()));
     if matches!(
         command,
-        Command::Run(_) | Command::Reproduce(_) | Command::Compare(_)
+        Command::Run(_)
+            | Command::Reproduce(_)
+            | Command::Compare(_)
+            | Command::Lab(_)
+            | Command::InLab
     ) {
         interrupt::watch().machine()?;
     }
@@ -55,5 +62,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Doctor { calibrate } => doctor::doctor(calibrate),
         Command::Report { dir, format } => stored::report(&dir, format),
         Command::Replay { dir } => stored::replay(&dir),
+        Command::Lab(command) => lab::lab(&command),
+        Command::InLab => lab::inside(),
     }
 }

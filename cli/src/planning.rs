@@ -2,7 +2,7 @@
 
 use crate::args::Conditions;
 use crate::backend::{self, Kind};
-use crate::cores;
+use crate::cores::{self, CoreList};
 use crate::failure::{Blame, Failure};
 use stealtime_scheduler::spec::PolicySpec;
 use stealtime_workloads::run::Plan;
@@ -23,10 +23,11 @@ impl Setting {
     /// # Errors
     /// If there is no such scenario, or KVM is demanded and cannot be used.
     pub fn new(scenario: &str, conditions: &Conditions) -> Result<Self, Failure> {
+        let scenario = Scenario::load(scenario).bad_input()?;
         Ok(Self {
-            scenario: Scenario::load(scenario).bad_input()?,
             conditions: conditions.clone(),
-            backend: backend::decide(conditions.backend)?,
+            backend: backend::decide(conditions, usize::from(scenario.cores))?,
+            scenario,
         })
     }
 
@@ -39,6 +40,10 @@ impl Setting {
         let wanted = usize::from(self.scenario.cores);
         let cores = match self.backend {
             Kind::Sim => cores::simulated(asked, wanted),
+            Kind::Lab(choice) => {
+                let emulated = CoreList((0..choice.cores).collect());
+                cores::choose(asked, wanted, &emulated).bad_input()?
+            }
             Kind::Kvm => cores::choose(asked, wanted, &cores::allowed().machine()?).bad_input()?,
         };
         let overrides = Overrides {

@@ -140,7 +140,9 @@ impl Backend for LabBackend<'_> {
                 stage = Some(sight.stage);
                 (self.on_stage)(sight.stage);
             }
-            observer.progress(Nanos(sight.elapsed_ns));
+            if sight.stage >= Stage::Running {
+                observer.progress(Nanos(sight.elapsed_ns));
+            }
         };
         let mut done = self.lab.run(&command, stop, &mut watch)?;
         if done.status != 0 {

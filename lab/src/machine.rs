@@ -4,6 +4,7 @@
 //! * `q35`: `microvm` hung in a fifth of its boots.
 //! * `thread=` always given: without it QEMU takes many threads as soon as there are two cores.
 //! * `tsc=reliable` with more than one core: otherwise the kernel may drop to a slow clock.
+//! * `no_timer_check`: a busy host may starve the machine for so long that the kernel believes its timer dead.
 //! * `-nodefaults -no-user-config`: nothing that the user's QEMU is configured to add.
 //! * exact: one core, one thread, one nanosecond an instruction, a clock that starts at the same time, the
 //!   same seed, no random addresses. Then two runs are the same to the byte.
@@ -14,7 +15,7 @@ use std::process::Command;
 
 /// Words for the kernel that every boot gets.
 const KERNEL_WORDS: &str = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr \
-                            random.trust_cpu=on";
+                            random.trust_cpu=on no_timer_check";
 
 /// The machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
