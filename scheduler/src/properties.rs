@@ -13,7 +13,17 @@ use crate::time::Nanos;
 use proptest::prelude::*;
 
 /// Policies under which somebody may wait for ever by intent, and why.
-const MAY_STARVE: &[(&str, &str)] = &[("null", "with more vCPUs than cores, the rest never run")];
+const MAY_STARVE: &[(&str, &str)] = &[
+    (
+        "4bsd",
+        "vCPUs that wake often hold kernel priorities; who only computes waits for them",
+    ),
+    (
+        "ule",
+        "who stands for an interrupt, or is interactive, goes before all of batch",
+    ),
+    ("null", "with more vCPUs than cores, the rest never run"),
+];
 
 /// The vCPUs of a random world.
 const VCPUS: u32 = 6;

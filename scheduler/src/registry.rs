@@ -51,6 +51,8 @@ pub const POLICIES: &[&PolicyInfo] = &[
     &policies::lottery::INFO,
     &policies::bvt::INFO,
     &policies::null::INFO,
+    &policies::four_bsd::INFO,
+    &policies::ule::INFO,
 ];
 
 /// Finds a policy by name.

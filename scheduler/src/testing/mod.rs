@@ -11,7 +11,7 @@ use crate::dispatcher::{Config, Dispatcher, Output};
 use crate::effect::Effect;
 use crate::event::{Event, EventKind};
 use crate::ids::{CoreId, VcpuId};
-use crate::input::{BlockOn, Input, RetireReason, Timer};
+use crate::input::{BlockOn, ExitReason, GuestLocks, Input, RetireReason, Timer};
 use crate::policy::{Policy, VcpuParams};
 use crate::registry;
 use crate::time::Nanos;
@@ -288,6 +288,15 @@ impl World {
                 priority,
             },
             Step::Unlock(lock) => Input::HostUnlock { vcpu, lock },
+            Step::Critical(critical) => {
+                self.critical(vcpu, critical);
+                return;
+            }
+            Step::Exit => Input::Exited {
+                vcpu,
+                why: ExitReason::Call,
+            },
+            Step::Resume => Input::Resumed { vcpu },
             Step::Interrupt(to) => Input::Interrupt {
                 to,
                 vector: 32,
@@ -300,6 +309,17 @@ impl World {
         });
         if self.vcpus[vcpu.index()].on.is_some() {
             self.take_interrupts(vcpu);
+        }
+    }
+
+    fn critical(&mut self, vcpu: VcpuId, critical: u16) {
+        let locks = GuestLocks {
+            critical,
+            ..GuestLocks::default()
+        };
+        self.tell(Input::Locks { vcpu, locks });
+        if critical == 0 {
+            self.tell(Input::CriticalLeft { vcpu });
         }
     }
 

@@ -24,6 +24,12 @@ pub(crate) enum Step {
     Lock(HostLockId, KernelPriority),
     /// Releases a host lock.
     Unlock(HostLockId),
+    /// The guest marks critical sections of this depth; on leaving the outermost it tells.
+    Critical(u16),
+    /// The guest exits: what follows is the hypervisor's work, up to `Resume`.
+    Exit,
+    /// Guest code runs again.
+    Resume,
     /// Raises an interrupt at another vCPU.
     Interrupt(VcpuId),
     /// Leaves for good.

@@ -1,5 +1,7 @@
 //! What the sources say that policies do, and the test that shows it.
 
+mod freebsd;
+
 /// A behaviour and its test.
 #[derive(Debug)]
 pub(crate) struct Behaviour {
@@ -16,7 +18,13 @@ const fn shown(what: &'static str, file: &'static str, test: &'static str) -> Be
 }
 
 /// The behaviours of each policy.
-pub(crate) const ALL: &[(&str, &[Behaviour])] = &[("fss", FSS), ("ts", TS), ("eevdf", EEVDF)];
+pub(crate) const ALL: &[(&str, &[Behaviour])] = &[
+    ("fss", FSS),
+    ("ts", TS),
+    ("eevdf", EEVDF),
+    ("4bsd", freebsd::FOUR_BSD),
+    ("ule", freebsd::ULE),
+];
 
 const FSS: &[Behaviour] = &[
     shown(
