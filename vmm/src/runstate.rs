@@ -43,12 +43,12 @@ use stealtime_scheduler::ids::CoreId;
 #[cfg(all(loom, test))]
 use loom::{
     sync::atomic::{AtomicU32, Ordering},
-    thread::{Thread, park},
+    thread::{Thread, current, park},
 };
 #[cfg(not(all(loom, test)))]
 use std::{
     sync::atomic::{AtomicU32, Ordering},
-    thread::{Thread, park},
+    thread::{Thread, current, park},
 };
 
 /// Where a vCPU's thread is.
@@ -180,6 +180,11 @@ impl Default for RunState {
 }
 
 impl RunState {
+    /// Names the calling thread as the one that `wake` is to wake.
+    pub fn attach_current(&self) {
+        self.attach(current());
+    }
+
     /// Names the thread that `wake` is to wake. Once, before or after that thread begins to wait.
     pub fn attach(&self, thread: Thread) {
         // A grant before this found nobody to wake: the thread looks once more.

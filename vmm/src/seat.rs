@@ -51,7 +51,7 @@ impl Seat {
         let delay = RunDelay::of(target.thread()).ok();
         let told = delay.is_some();
         let _ = self.host.set(HostThread { target, delay });
-        self.state.attach(std::thread::current());
+        self.state.attach_current();
         told
     }
 
