@@ -80,4 +80,9 @@ impl Seat {
         let delay = self.host.get()?.delay.as_ref()?.since_last_told();
         (delay > Nanos::ZERO).then_some(delay)
     }
+
+    /// Drops what the thread waited since this was last asked: nobody had given it a core.
+    pub fn forget_delay(&self) {
+        let _ = self.delay_since_last_told();
+    }
 }

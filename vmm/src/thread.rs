@@ -62,6 +62,7 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
     /// Runs the vCPU until it is to end, and retires it.
     pub fn run(mut self) {
         let why = loop {
+            self.seat.forget_delay();
             match self.seat.state.wait() {
                 Order::Run(core) => self.stay(core),
                 Order::End(End::Fault) => break RetireReason::Fault,
