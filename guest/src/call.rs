@@ -52,10 +52,12 @@ pub enum Port {
     Refused = FIRST_PORT + 13,
     /// Ring 0 took an exception that it did not expect; the shared page has the particulars.
     Exception = FIRST_PORT + 14,
+    /// Take host lock `a`, which is no plain one: `b` is [`crate::op::HostMode::pack`].
+    HostAcquire = FIRST_PORT + 15,
 }
 
 impl Port {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Nothing,
         Self::Sleep,
         Self::HostWait,
@@ -71,6 +73,7 @@ impl Port {
         Self::Ready,
         Self::Refused,
         Self::Exception,
+        Self::HostAcquire,
     ];
 
     /// The call behind a port.

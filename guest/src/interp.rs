@@ -5,7 +5,7 @@
 //! real work and real calls, and the simulator in virtual time. So both run the same program in the
 //! same order with the same lengths.
 
-use crate::op::{BadOp, Length, Misdeed, Op, Step};
+use crate::op::{BadOp, HostMode, Length, Misdeed, Op, Step};
 use crate::rng::Rng;
 
 /// How deep repeats may be nested.
@@ -49,7 +49,16 @@ pub enum Action {
         /// With a request for kernel priority.
         kernel_priority: bool,
     },
-    /// Release it.
+    /// Take a lock in the hypervisor that is a mutex or a reader-writer lock.
+    HostAcquire {
+        /// Which.
+        lock: u16,
+        /// How.
+        mode: HostMode,
+        /// With a request for kernel priority.
+        kernel_priority: bool,
+    },
+    /// Release it, of whatever kind.
     HostUnlock(u16),
     /// The hypervisor works on this vCPU's behalf.
     Hypervisor(u64),
@@ -191,6 +200,15 @@ impl Interpreter {
                 kernel_priority,
             } => Action::HostLock {
                 lock,
+                kernel_priority,
+            },
+            Step::HostAcquire {
+                lock,
+                mode,
+                kernel_priority,
+            } => Action::HostAcquire {
+                lock,
+                mode,
                 kernel_priority,
             },
             Step::HostUnlock(lock) => Action::HostUnlock(lock),

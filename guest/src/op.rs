@@ -45,6 +45,38 @@ pub enum Misdeed {
     BadInstruction,
 }
 
+/// How a lock in the hypervisor is taken that is not a plain one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum HostMode {
+    /// As a mutex.
+    Mutex = 0,
+    /// As a reader of a reader-writer lock.
+    Read = 1,
+    /// As its writer.
+    Write = 2,
+}
+
+impl HostMode {
+    /// Together with whether kernel priority is asked for, as one number.
+    #[must_use]
+    pub const fn pack(self, kernel_priority: bool) -> u8 {
+        2 * self as u8 + kernel_priority as u8
+    }
+
+    /// Both from the number; none if it means nothing.
+    #[must_use]
+    pub const fn unpack(packed: u64) -> Option<(Self, bool)> {
+        let mode = match packed / 2 {
+            0 => Self::Mutex,
+            1 => Self::Read,
+            2 => Self::Write,
+            _ => return None,
+        };
+        Some((mode, packed % 2 == 1))
+    }
+}
+
 /// What an op means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
@@ -83,7 +115,16 @@ pub enum Step {
         /// Whether kernel priority is asked for while it is held.
         kernel_priority: bool,
     },
-    /// Release it.
+    /// Take a lock in the hypervisor that is a mutex or a reader-writer lock.
+    HostAcquire {
+        /// Which.
+        lock: u16,
+        /// How.
+        mode: HostMode,
+        /// Whether kernel priority is asked for while it is held.
+        kernel_priority: bool,
+    },
+    /// Release it, of whatever kind.
     HostUnlock(u16),
     /// The hypervisor works on this vCPU's behalf: "sys" time.
     Hypervisor(Length),
@@ -182,6 +223,11 @@ impl Step {
             Self::Fault(misdeed) => plain(19, misdeed as u16, 0, 0),
             Self::CriticalEnter => plain(20, 0, 0, 0),
             Self::CriticalLeave => plain(21, 0, 0, 0),
+            Self::HostAcquire {
+                lock,
+                mode,
+                kernel_priority,
+            } => plain(22, lock, mode.pack(kernel_priority) as u32, 0),
         }
     }
 
@@ -230,6 +276,14 @@ impl Step {
             },
             (20, _) => Self::CriticalEnter,
             (21, _) => Self::CriticalLeave,
+            (22, _) => match HostMode::unpack(op.medium as u64) {
+                Some((mode, kernel_priority)) => Self::HostAcquire {
+                    lock: op.small,
+                    mode,
+                    kernel_priority,
+                },
+                None => return Err(BadOp(op)),
+            },
             _ => return Err(BadOp(op)),
         };
         Ok(step)
@@ -262,6 +316,21 @@ mod tests {
                 lock: 2,
                 kernel_priority: true,
             },
+            Step::HostAcquire {
+                lock: 3,
+                mode: HostMode::Mutex,
+                kernel_priority: true,
+            },
+            Step::HostAcquire {
+                lock: 3,
+                mode: HostMode::Read,
+                kernel_priority: false,
+            },
+            Step::HostAcquire {
+                lock: 3,
+                mode: HostMode::Write,
+                kernel_priority: true,
+            },
             Step::HostUnlock(2),
             Step::Hypervisor(Length::Fixed(20_000)),
             Step::UserReturn,
@@ -290,6 +359,12 @@ mod tests {
             };
             assert_eq!(Step::decode(op), Err(BadOp(op)));
         }
+        let mode = Op {
+            code: 22,
+            medium: 6,
+            ..Op::default()
+        };
+        assert_eq!(Step::decode(mode), Err(BadOp(mode)));
         let backwards = Op {
             code: 1,
             small: 1,

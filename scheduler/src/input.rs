@@ -66,6 +66,19 @@ pub enum KernelPriority {
     Asked,
 }
 
+/// How a host lock is taken that is not a plain one. The first use of a lock decides its kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum HostMode {
+    /// As a mutex: a release wakes all that wait, and the first that runs has it.
+    Mutex = 0,
+    /// As a reader of a reader-writer lock, which is handed over.
+    Read = 1,
+    /// As its writer.
+    Write = 2,
+}
+
 /// What a vCPU waits for when it gives up its core of its own accord.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BlockOn {
@@ -230,7 +243,18 @@ pub enum Input {
         /// With or without a request for kernel priority.
         priority: KernelPriority,
     },
-    /// The vCPU releases a lock in the hypervisor.
+    /// The same for a lock that is a mutex or a reader-writer lock.
+    HostAcquire {
+        /// Who.
+        vcpu: VcpuId,
+        /// Which.
+        lock: HostLockId,
+        /// How.
+        mode: HostMode,
+        /// With or without a request for kernel priority.
+        priority: KernelPriority,
+    },
+    /// The vCPU releases a lock in the hypervisor, of whatever kind.
     HostUnlock {
         /// Who.
         vcpu: VcpuId,

@@ -21,7 +21,7 @@
 //! sequence of arrival, then by id, so that runs repeat.
 
 use crate::event::{PreemptReason, Standing, Until, Waits, WakeSource};
-use crate::ids::{CoreId, VcpuId, VmId};
+use crate::ids::{CoreId, HostLockId, VcpuId, VmId};
 use crate::input::GuestLocks;
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
@@ -243,6 +243,16 @@ pub struct Placed(pub CoreId);
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Resched(pub Vec<CoreId>);
 
+/// What came of priority inheritance.
+#[must_use]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Inherited {
+    /// Whose standing may have changed.
+    pub vcpus: Vec<VcpuId>,
+    /// Where something better waits now.
+    pub resched: Resched,
+}
+
 /// The clocks a policy wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Clocks {
@@ -339,6 +349,27 @@ pub trait Policy: Debug + Send {
     /// The vCPU has taken a host lock with a request for kernel priority (`held`), or released it.
     /// On taking it may still be queued nowhere: it is told before it is woken.
     fn kernel_priority(&mut self, _now: Nanos, _vcpu: VcpuId, _request: KernelRequest) {}
+
+    /// The vCPU waits for a host lock: called right after `block`. Through a mutex, or a lock that a
+    /// writer holds, its owner may inherit.
+    fn lock_wait(&mut self, _now: Nanos, _vcpu: VcpuId, _lock: HostLockId) -> Inherited {
+        Inherited::default()
+    }
+
+    /// The vCPU owns a mutex, or a reader-writer lock as its writer. If the lock was handed to it, it
+    /// is told before it is woken.
+    fn lock_taken(&mut self, _now: Nanos, _vcpu: VcpuId, _lock: HostLockId) {}
+
+    /// The vCPU has released such a lock (or is gone): told before anybody is woken.
+    fn lock_released(&mut self, _now: Nanos, _vcpu: VcpuId, _lock: HostLockId) -> Inherited {
+        Inherited::default()
+    }
+
+    /// How the vCPU ranks among those that wait for a reader-writer lock: the greatest goes first,
+    /// among equals the one that came first.
+    fn lock_rank(&self, _vcpu: VcpuId) -> u8 {
+        0
+    }
 
     /// Where the vCPU stands, for explanations.
     fn standing(&self, _vcpu: VcpuId) -> Standing {

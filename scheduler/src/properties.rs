@@ -5,7 +5,7 @@
 
 use crate::dispatcher::{Config, Dispatcher, Output};
 use crate::ids::{HostLockId, VcpuId};
-use crate::input::{Input, KernelPriority};
+use crate::input::{HostMode, Input, KernelPriority};
 use crate::policy::{VcpuParams, WorkConserving};
 use crate::registry::{self, PolicyInfo, ScheduledBy};
 use crate::testing::{Script, Step, Witness, World, first_then, ms, plain, repeat, secs, spin, us};
@@ -35,16 +35,28 @@ fn time(micros: std::ops::Range<u64>) -> impl Strategy<Value = Nanos> {
 /// A few steps that belong together.
 fn deed(requests: bool) -> impl Strategy<Value = Vec<Step>> {
     let run = || time(50..5_000).prop_map(Step::Run);
-    let locked = (0..3u16, any::<bool>(), time(10..900), time(10..900));
+    let locked = (0..6u16, any::<bool>(), time(10..900), time(10..900));
     let locked = locked.prop_map(move |(lock, asked, wait, run)| {
-        let lock = HostLockId(lock);
+        let mode = [
+            None,
+            None,
+            None,
+            Some(HostMode::Mutex),
+            Some(HostMode::Read),
+            Some(HostMode::Write),
+        ];
+        let mode = mode[usize::from(lock)];
+        // The last two are uses of one lock.
+        let lock = HostLockId(lock.min(4));
         let priority = if asked && requests {
             KernelPriority::Asked
         } else {
             KernelPriority::NotAsked
         };
         vec![
-            Step::Lock(lock, priority),
+            mode.map_or(Step::Lock(lock, priority), |mode| {
+                Step::Acquire(lock, mode, priority)
+            }),
             Step::HostWait(wait),
             Step::Run(run),
             Step::Unlock(lock),

@@ -172,7 +172,7 @@ fn fields_of(item: &Item) -> Fields {
 }
 
 /// How many codes inputs have.
-const INPUTS: u8 = 19;
+const INPUTS: u8 = 20;
 
 fn input_fields(input: &Input) -> Fields {
     match *input {
@@ -209,6 +209,14 @@ fn input_fields(input: &Input) -> Fields {
         Input::HostDelay { vcpu, delay } => Fields::of(16, vcpu).value(delay.0),
         Input::Mark(mark) => Fields::code(17).detail(mark as u8),
         Input::CriticalLeft { vcpu } => Fields::of(18, vcpu),
+        Input::HostAcquire {
+            vcpu,
+            lock,
+            mode,
+            priority,
+        } => Fields::of(19, vcpu)
+            .place(lock.0)
+            .detail(2 * mode as u8 + parts::priority_code(priority)),
     }
 }
 
@@ -269,6 +277,12 @@ fn input_from(f: &Fields) -> Option<Input> {
         },
         17 => Input::Mark(parts::mark(f.detail)?),
         18 => Input::CriticalLeft { vcpu },
+        19 => Input::HostAcquire {
+            vcpu,
+            lock,
+            mode: parts::host_mode(f.detail / 2)?,
+            priority: parts::priority(f.detail % 2)?,
+        },
         _ => return None,
     })
 }

@@ -10,8 +10,11 @@ use crate::vcpu::{Place, Task, Then};
 use stealtime_guest::call::Port;
 use stealtime_guest::interp::Action;
 use stealtime_guest::layout::FIRST_INTERRUPT;
+use stealtime_guest::op;
 use stealtime_scheduler::ids::{CoreId, HostLockId, VcpuId};
-use stealtime_scheduler::input::{BlockOn, ExitReason, Input, KernelPriority, RetireReason};
+use stealtime_scheduler::input::{
+    BlockOn, ExitReason, HostMode, Input, KernelPriority, RetireReason,
+};
 use stealtime_scheduler::time::Nanos;
 
 impl Machine<'_> {
@@ -93,11 +96,17 @@ impl Machine<'_> {
             } => Input::HostLock {
                 vcpu,
                 lock: HostLockId(lock),
-                priority: if kernel_priority {
-                    KernelPriority::Asked
-                } else {
-                    KernelPriority::NotAsked
-                },
+                priority: asked(kernel_priority),
+            },
+            Action::HostAcquire {
+                lock,
+                mode,
+                kernel_priority,
+            } => Input::HostAcquire {
+                vcpu,
+                lock: HostLockId(lock),
+                mode: mode_of(mode),
+                priority: asked(kernel_priority),
             },
             Action::HostUnlock(lock) => Input::HostUnlock {
                 vcpu,
@@ -194,6 +203,22 @@ impl Machine<'_> {
         self.vcpu(vcpu).kicked = false;
         self.tell_from(vcpu, Input::Stopped { core, vcpu });
         self.vcpu(vcpu).place != Place::Hypervisor
+    }
+}
+
+const fn asked(kernel_priority: bool) -> KernelPriority {
+    if kernel_priority {
+        KernelPriority::Asked
+    } else {
+        KernelPriority::NotAsked
+    }
+}
+
+const fn mode_of(mode: op::HostMode) -> HostMode {
+    match mode {
+        op::HostMode::Mutex => HostMode::Mutex,
+        op::HostMode::Read => HostMode::Read,
+        op::HostMode::Write => HostMode::Write,
     }
 }
 

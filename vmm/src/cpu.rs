@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use stealtime_guest::op::BadOp;
 use stealtime_scheduler::ids::VcpuId;
-use stealtime_scheduler::input::GuestLocks;
+use stealtime_scheduler::input::{GuestLocks, HostMode};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::GuestView;
 
@@ -46,7 +46,16 @@ pub enum Call {
         /// With a request for kernel priority.
         kernel_priority: bool,
     },
-    /// Release a host lock.
+    /// Take a host lock that is a mutex or a reader-writer lock.
+    HostAcquire {
+        /// Which.
+        lock: u16,
+        /// How.
+        mode: HostMode,
+        /// With a request for kernel priority.
+        kernel_priority: bool,
+    },
+    /// Release a host lock, of whatever kind.
     HostUnlock(u16),
     /// The hypervisor works for this long on the vCPU's behalf.
     Hypervisor(Nanos),

@@ -177,16 +177,27 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
                 lock,
                 kernel_priority,
             } => {
+                let (lock, priority) = (HostLockId(lock), asked(kernel_priority));
                 // It may have to wait.
                 self.leaving();
                 self.say(Input::HostLock {
                     vcpu,
-                    lock: HostLockId(lock),
-                    priority: if kernel_priority {
-                        KernelPriority::Asked
-                    } else {
-                        KernelPriority::NotAsked
-                    },
+                    lock,
+                    priority,
+                });
+            }
+            Call::HostAcquire {
+                lock,
+                mode,
+                kernel_priority,
+            } => {
+                let (lock, priority) = (HostLockId(lock), asked(kernel_priority));
+                self.leaving();
+                self.say(Input::HostAcquire {
+                    vcpu,
+                    lock,
+                    mode,
+                    priority,
                 });
             }
             Call::HostUnlock(lock) => self.say(Input::HostUnlock {
@@ -257,5 +268,13 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
             self.engine.report(&self.inputs);
             self.inputs.clear();
         }
+    }
+}
+
+const fn asked(kernel_priority: bool) -> KernelPriority {
+    if kernel_priority {
+        KernelPriority::Asked
+    } else {
+        KernelPriority::NotAsked
     }
 }

@@ -91,6 +91,14 @@ impl Vcpu {
                 lock,
                 kernel_priority,
             } => (Port::HostLock, u64::from(lock), u64::from(kernel_priority)),
+            Action::HostAcquire {
+                lock,
+                mode,
+                kernel_priority,
+            } => {
+                let how = u64::from(mode.pack(kernel_priority));
+                (Port::HostAcquire, u64::from(lock), how)
+            }
             Action::HostUnlock(lock) => (Port::HostUnlock, u64::from(lock), 0),
             Action::Hypervisor(length) => (Port::Hypervisor, length, 0),
             Action::UserReturn => (Port::UserReturn, 0, 0),

@@ -207,6 +207,7 @@ const fn names(input: &Input) -> (Option<usize>, Option<usize>) {
         | Input::InterruptsTaken { vcpu }
         | Input::ArmPeriodic { vcpu, .. }
         | Input::HostLock { vcpu, .. }
+        | Input::HostAcquire { vcpu, .. }
         | Input::HostUnlock { vcpu, .. }
         | Input::Locks { vcpu, .. }
         | Input::HostDelay { vcpu, .. }

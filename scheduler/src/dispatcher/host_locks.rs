@@ -1,16 +1,68 @@
 //! Locks inside the hypervisor: who holds them and who waits.
 //!
-//! A lock is handed directly to the waiter that came first, so that a lock is never free while
-//! somebody waits for it. What wakes, and what a request for kernel priority does, is decided above.
+//! Three kinds; the first use of a lock decides which it is:
+//!
+//! * plain: handed directly to the waiter that came first, so never free while somebody waits;
+//! * mutex: released, then all that waited are woken and try again, so the first that runs has it;
+//! * reader-writer: handed directly. A reader waits for a writer that holds it or waits for it, a
+//!   writer for everybody. The last reader hands it to the best writer. A writer hands it to all
+//!   readers that rank no lower than the best writer, or to that writer if there are none.
+//!
+//! Ranks are the policy's; among equals the first that came goes first. What wakes, and what a request
+//! for kernel priority does, is decided above. A waiter blocks at once: it does not spin first.
 
 use crate::ids::{HostLockId, VcpuId};
-use crate::input::KernelPriority;
-use std::collections::VecDeque;
+use crate::input::{HostMode, KernelPriority};
+use std::cmp::Reverse;
+
+/// How a lock is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum How {
+    /// As a plain lock.
+    Plain,
+    /// As one of the others.
+    Mode(HostMode),
+}
+
+impl How {
+    /// Whether who holds it so is known by name to those that wait, and can inherit from them.
+    pub(super) const fn can_inherit(self) -> bool {
+        matches!(self, Self::Mode(HostMode::Mutex | HostMode::Write))
+    }
+
+    const fn reads(self) -> bool {
+        matches!(self, Self::Mode(HostMode::Read))
+    }
+
+    /// Whether both are uses of the same kind of lock.
+    const fn fits(self, other: Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Plain, Self::Plain)
+                | (Self::Mode(HostMode::Mutex), Self::Mode(HostMode::Mutex))
+                | (
+                    Self::Mode(HostMode::Read | HostMode::Write),
+                    Self::Mode(HostMode::Read | HostMode::Write)
+                )
+        )
+    }
+}
+
+/// Who has a lock, or wants it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Claim {
+    pub(super) vcpu: VcpuId,
+    pub(super) how: How,
+    pub(super) priority: KernelPriority,
+}
 
 #[derive(Debug, Default)]
 struct Lock {
-    owner: Option<(VcpuId, KernelPriority)>,
-    waiters: VecDeque<(VcpuId, KernelPriority)>,
+    /// The first use, which decides the kind.
+    first: Option<How>,
+    /// Several only if all read.
+    holders: Vec<Claim>,
+    waiters: Vec<Claim>,
 }
 
 /// What came of asking for a lock.
@@ -19,14 +71,22 @@ struct Lock {
 pub(super) enum Acquire {
     /// It was free.
     Taken,
-    /// It is held by this one; the asker was put in the queue.
+    /// It is held by this one (and maybe others); the asker was put in the queue.
     Held(VcpuId),
-    /// The asker holds it already, or there is no such lock: nothing changed.
+    /// The asker holds it already, there is no such lock, or it is of another kind: nothing changed.
     Misused,
 }
 
-/// The new owner of a released lock.
-pub(super) type HandOff = Option<(VcpuId, KernelPriority)>;
+/// What came of a release.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Released {
+    /// How it was held.
+    pub(super) held: Claim,
+    /// Those that own it now.
+    pub(super) owners: Vec<Claim>,
+    /// Those that are to try again.
+    pub(super) retry: Vec<Claim>,
+}
 
 #[derive(Debug)]
 pub(super) struct HostLocks {
@@ -40,103 +100,121 @@ impl HostLocks {
         }
     }
 
-    pub(super) fn acquire(
-        &mut self,
-        lock: HostLockId,
-        vcpu: VcpuId,
-        priority: KernelPriority,
-    ) -> Acquire {
+    pub(super) fn acquire(&mut self, lock: HostLockId, claim: Claim) -> Acquire {
         let Some(lock) = self.locks.get_mut(lock.index()) else {
             return Acquire::Misused;
         };
-        match lock.owner {
-            None => {
-                lock.owner = Some((vcpu, priority));
-                Acquire::Taken
+        let kind = *lock.first.get_or_insert(claim.how);
+        let holds = lock.holders.iter().any(|holder| holder.vcpu == claim.vcpu);
+        if holds || !kind.fits(claim.how) {
+            return Acquire::Misused;
+        }
+        match lock.holders.first() {
+            Some(holder) if !lock.joins(claim.how) => {
+                let holder = holder.vcpu;
+                lock.waiters.push(claim);
+                Acquire::Held(holder)
             }
-            Some((owner, _)) if owner == vcpu => Acquire::Misused,
-            Some((owner, _)) => {
-                lock.waiters.push_back((vcpu, priority));
-                Acquire::Held(owner)
+            _ => {
+                lock.holders.push(claim);
+                Acquire::Taken
             }
         }
     }
 
-    /// Releases a lock. `None` if `vcpu` does not hold it; else how it was held, and the new owner.
+    /// Releases a lock; none if `vcpu` does not hold it.
     pub(super) fn release(
         &mut self,
         lock: HostLockId,
         vcpu: VcpuId,
-    ) -> Option<(KernelPriority, HandOff)> {
+        rank: impl Fn(VcpuId) -> u8,
+    ) -> Option<Released> {
         let lock = self.locks.get_mut(lock.index())?;
-        let (_, held) = lock.owner.filter(|(owner, _)| *owner == vcpu)?;
-        lock.owner = lock.waiters.pop_front();
-        Some((held, lock.owner))
+        let place = lock.holders.iter().position(|holder| holder.vcpu == vcpu)?;
+        let held = lock.holders.remove(place);
+        let mut released = Released {
+            held,
+            owners: Vec::new(),
+            retry: Vec::new(),
+        };
+        if !lock.holders.is_empty() {
+            return Some(released);
+        }
+        match held.how {
+            How::Plain if !lock.waiters.is_empty() => {
+                released.owners.push(lock.waiters.remove(0));
+            }
+            How::Plain => {}
+            How::Mode(HostMode::Mutex) => released.retry = std::mem::take(&mut lock.waiters),
+            How::Mode(mode) => released.owners = lock.hand_over(mode, rank),
+        }
+        lock.holders.clone_from(&released.owners);
+        Some(released)
     }
 
     /// Takes a vCPU out of every queue and names the locks that it holds.
     pub(super) fn forget(&mut self, vcpu: VcpuId) -> Vec<HostLockId> {
         let mut held = Vec::new();
         for (index, lock) in self.locks.iter_mut().enumerate() {
-            lock.waiters.retain(|(waiter, _)| *waiter != vcpu);
-            if lock.owner.is_some_and(|(owner, _)| owner == vcpu) {
+            lock.waiters.retain(|waiter| waiter.vcpu != vcpu);
+            if lock.holders.iter().any(|holder| holder.vcpu == vcpu) {
                 held.extend(u16::try_from(index).map(HostLockId));
             }
         }
         held
     }
+
+    /// After a waiting writer is gone: the readers that only it kept from joining others.
+    pub(super) fn admit_readers(&mut self) -> Vec<(HostLockId, Claim)> {
+        let mut admitted = Vec::new();
+        for (index, lock) in self.locks.iter_mut().enumerate() {
+            let reads = |claim: &Claim| claim.how.reads();
+            let blocked = !lock.waiters.is_empty() && lock.waiters.iter().all(reads);
+            if let (true, true, Ok(id)) = (
+                blocked,
+                lock.holders.iter().all(reads),
+                u16::try_from(index).map(HostLockId),
+            ) {
+                admitted.extend(lock.waiters.iter().map(|claim| (id, *claim)));
+                lock.holders.append(&mut lock.waiters);
+            }
+        }
+        admitted
+    }
+}
+
+impl Lock {
+    /// Whether one more can hold it beside those that do.
+    fn joins(&self, how: How) -> bool {
+        let reads = |claim: &Claim| claim.how.reads();
+        how.reads() && self.holders.iter().all(reads) && self.waiters.iter().all(reads)
+    }
+
+    /// The new owners of a reader-writer lock that was held in this mode.
+    fn hand_over(&mut self, was: HostMode, rank: impl Fn(VcpuId) -> u8) -> Vec<Claim> {
+        let writers = self.waiters.iter().enumerate();
+        let writers = writers.filter(|(_, claim)| !claim.how.reads());
+        // The first among equals: the place counts backwards.
+        let best = writers.max_by_key(|(place, claim)| (rank(claim.vcpu), Reverse(*place)));
+        let best = best.map(|(place, claim)| (place, rank(claim.vcpu)));
+        let joins = |claim: &Claim| {
+            let beside = match best {
+                Some((_, least)) => was == HostMode::Write && rank(claim.vcpu) >= least,
+                None => true,
+            };
+            claim.how.reads() && beside
+        };
+        let mut readers: Vec<_> = self.waiters.iter().copied().filter(joins).collect();
+        if let (true, Some((place, _))) = (readers.is_empty(), best) {
+            return vec![self.waiters.remove(place)];
+        }
+        self.waiters
+            .retain(|claim| !readers.iter().any(|reader| reader.vcpu == claim.vcpu));
+        readers.sort_by_key(|claim| Reverse(rank(claim.vcpu)));
+        readers
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use KernelPriority::{Asked, NotAsked};
-
-    const L: HostLockId = HostLockId(0);
-
-    #[test]
-    fn a_released_lock_goes_to_the_first_that_waited() {
-        let mut locks = HostLocks::new(1);
-        assert_eq!(locks.acquire(L, VcpuId(0), NotAsked), Acquire::Taken);
-        assert_eq!(locks.acquire(L, VcpuId(1), Asked), Acquire::Held(VcpuId(0)));
-        assert_eq!(
-            locks.acquire(L, VcpuId(2), NotAsked),
-            Acquire::Held(VcpuId(0))
-        );
-        assert_eq!(
-            locks.release(L, VcpuId(0)),
-            Some((NotAsked, Some((VcpuId(1), Asked))))
-        );
-        assert_eq!(
-            locks.release(L, VcpuId(1)),
-            Some((Asked, Some((VcpuId(2), NotAsked))))
-        );
-        assert_eq!(locks.release(L, VcpuId(2)), Some((NotAsked, None)));
-    }
-
-    #[test]
-    fn only_the_owner_can_release_and_nobody_can_take_a_lock_twice() {
-        let mut locks = HostLocks::new(1);
-        assert_eq!(locks.release(L, VcpuId(0)), None);
-        assert_eq!(locks.acquire(L, VcpuId(0), NotAsked), Acquire::Taken);
-        assert_eq!(locks.acquire(L, VcpuId(0), NotAsked), Acquire::Misused);
-        assert_eq!(locks.release(L, VcpuId(1)), None);
-        assert_eq!(
-            locks.acquire(HostLockId(9), VcpuId(0), NotAsked),
-            Acquire::Misused
-        );
-    }
-
-    #[test]
-    fn a_vcpu_that_is_gone_waits_for_nothing_and_its_locks_are_named() {
-        let mut locks = HostLocks::new(2);
-        assert_eq!(locks.acquire(L, VcpuId(0), NotAsked), Acquire::Taken);
-        assert_eq!(
-            locks.acquire(L, VcpuId(1), NotAsked),
-            Acquire::Held(VcpuId(0))
-        );
-        assert_eq!(locks.forget(VcpuId(1)), vec![]);
-        assert_eq!(locks.forget(VcpuId(0)), vec![L]);
-        assert_eq!(locks.release(L, VcpuId(0)), Some((NotAsked, None)));
-    }
-}
+#[path = "host_locks_tests.rs"]
+mod tests;

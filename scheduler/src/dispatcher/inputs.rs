@@ -1,13 +1,13 @@
 //! What each input means.
 
-use super::host_locks::Acquire;
+use super::host_locks::{Claim, How};
 use super::switch::Leave;
 use super::{Dispatcher, Output, State, next_multiple};
 use crate::effect::Effect;
 use crate::event::{EventKind, PreemptReason, Until, Waits, WakeSource};
-use crate::ids::{CoreId, HostLockId, VcpuId};
-use crate::input::{BlockOn, Input, KernelPriority, RetireReason, Timer};
-use crate::policy::{Enqueue, KernelRequest, Mode, Resched};
+use crate::ids::{CoreId, VcpuId};
+use crate::input::{BlockOn, Input, RetireReason, Timer};
+use crate::policy::{Enqueue, Mode, Resched};
 use crate::time::Nanos;
 
 impl Dispatcher {
@@ -47,7 +47,29 @@ impl Dispatcher {
                 vcpu,
                 lock,
                 priority,
-            } => self.host_lock(vcpu, lock, priority, out),
+            } => {
+                let how = How::Plain;
+                let claim = Claim {
+                    vcpu,
+                    how,
+                    priority,
+                };
+                self.host_lock(lock, claim, out);
+            }
+            Input::HostAcquire {
+                vcpu,
+                lock,
+                mode,
+                priority,
+            } => {
+                let how = How::Mode(mode);
+                let claim = Claim {
+                    vcpu,
+                    how,
+                    priority,
+                };
+                self.host_lock(lock, claim, out);
+            }
             Input::HostUnlock { vcpu, lock } => self.host_unlock(vcpu, lock, out),
             Input::Locks { vcpu, locks } => {
                 self.policy.locks(self.now, vcpu, locks);
@@ -70,7 +92,7 @@ impl Dispatcher {
     }
 
     /// The core that the vCPU runs on, if it is on one.
-    fn running_on(&self, vcpu: VcpuId) -> Option<CoreId> {
+    pub(super) fn running_on(&self, vcpu: VcpuId) -> Option<CoreId> {
         match self.vcpus[vcpu.index()].state {
             State::Running(core) => Some(core),
             _ => None,
@@ -106,9 +128,7 @@ impl Dispatcher {
             State::Unborn | State::Retired => {}
         }
         self.vcpu(vcpu).state = State::Retired;
-        for lock in self.locks.forget(vcpu) {
-            self.host_unlock(vcpu, lock, out);
-        }
+        self.forget_locks(vcpu, out);
     }
 
     fn user_return(&mut self, vcpu: VcpuId, out: &mut Output) {
@@ -175,7 +195,7 @@ impl Dispatcher {
         self.block_on(vcpu, waits, out);
     }
 
-    fn block_on(&mut self, vcpu: VcpuId, waits: Waits, out: &mut Output) {
+    pub(super) fn block_on(&mut self, vcpu: VcpuId, waits: Waits, out: &mut Output) {
         if let Some(core) = self.running_on(vcpu) {
             self.emit(out, vcpu, EventKind::Blocked(waits));
             self.leave(core, vcpu, Leave::Block(waits), out);
@@ -291,56 +311,6 @@ impl Dispatcher {
                 self.note_standing(vcpu, out);
                 self.kick_if(preempt, core, PreemptReason::Tick, out);
             }
-        }
-    }
-
-    fn host_lock(
-        &mut self,
-        vcpu: VcpuId,
-        lock: HostLockId,
-        priority: KernelPriority,
-        out: &mut Output,
-    ) {
-        if self.running_on(vcpu).is_none() {
-            return;
-        }
-        match self.locks.acquire(lock, vcpu, priority) {
-            Acquire::Taken => self.own_host_lock(vcpu, lock, priority, out),
-            Acquire::Held(owner) => self.block_on(vcpu, Waits::HostLock(lock, owner), out),
-            Acquire::Misused => {}
-        }
-    }
-
-    fn own_host_lock(
-        &mut self,
-        vcpu: VcpuId,
-        lock: HostLockId,
-        priority: KernelPriority,
-        out: &mut Output,
-    ) {
-        self.emit(out, vcpu, EventKind::HostLockTaken(lock));
-        if priority == KernelPriority::Asked {
-            self.policy
-                .kernel_priority(self.now, vcpu, KernelRequest::Begin);
-            self.note_standing(vcpu, out);
-        }
-    }
-
-    fn host_unlock(&mut self, vcpu: VcpuId, lock: HostLockId, out: &mut Output) {
-        let Some((held, next)) = self.locks.release(lock, vcpu) else {
-            return;
-        };
-        self.emit(out, vcpu, EventKind::HostLockReleased(lock));
-        let gone = self.vcpus[vcpu.index()].state == State::Retired;
-        if held == KernelPriority::Asked && !gone {
-            self.policy
-                .kernel_priority(self.now, vcpu, KernelRequest::End);
-            self.note_standing(vcpu, out);
-        }
-        // The new owner's request counts before it wakes: it competes as an owner.
-        if let Some((next, priority)) = next {
-            self.own_host_lock(next, lock, priority, out);
-            self.wake(next, WakeSource::HostLock(vcpu), out);
         }
     }
 }

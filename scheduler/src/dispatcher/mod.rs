@@ -17,6 +17,7 @@
 mod check;
 mod host_locks;
 mod inputs;
+mod lock_inputs;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -25,13 +26,13 @@ pub use check::{Violation, ViolationReport};
 
 use crate::effect::Effect;
 use crate::event::{Event, EventKind, PreemptReason, Standing, Until, Waits};
-use crate::ids::{CoreId, VcpuId};
+use crate::ids::{CoreId, HostLockId, VcpuId};
 use crate::input::{Input, Timer};
 use crate::policy::{Clocks, Policy, Refused, Slice, VcpuParams, WorkConserving};
 use crate::registry::{self, PolicyInfo, ScheduledBy};
 use crate::spec::{PolicySpec, SpecError};
 use crate::time::Nanos;
-use host_locks::HostLocks;
+use host_locks::{Claim, HostLocks};
 use serde::{Deserialize, Serialize};
 
 /// All that a dispatcher must know before a run; kept with a recorded run for its replay.
@@ -115,6 +116,8 @@ struct Vcpu {
     pending_interrupts: u32,
     periodic: Option<(Nanos, u8)>,
     standing: Standing,
+    /// The mutex that it tries to take when it next gets a core.
+    retry: Option<(HostLockId, Claim)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -326,6 +329,7 @@ impl Vcpu {
             pending_interrupts: 0,
             periodic: None,
             standing: Standing::default(),
+            retry: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::effect::Effect;
 use crate::event::{EventKind, PreemptReason, Until, Waits, WakeSource};
 use crate::ids::{CoreId, VcpuId};
 use crate::input::Timer;
-use crate::policy::{Enqueue, Pick, Placed, Preempt, Slice, SliceEnd, WorkConserving};
+use crate::policy::{Enqueue, Inherited, Pick, Placed, Preempt, Slice, SliceEnd, WorkConserving};
 use crate::time::Nanos;
 
 /// The slice given in the stead of a policy whose own answer cannot be used.
@@ -155,11 +155,13 @@ impl Dispatcher {
         entry.owed = None;
         self.busy -= 1;
         self.arm_slice(core, Slice::Open, out);
+        let mut inherited = Inherited::default();
         let home = match how {
             Leave::Requeue(why) => Some(self.requeue(vcpu, why, out)),
             Leave::Block(on) => {
                 self.vcpu(vcpu).state = State::Blocked(on);
                 self.policy.block(now, core, vcpu, on);
+                inherited = self.will(vcpu, on);
                 self.note_standing(vcpu, out);
                 None
             }
@@ -174,6 +176,7 @@ impl Dispatcher {
             out.effects.push(Effect::Park { core, vcpu });
         }
         self.grant(core, next, out);
+        self.inherited(inherited, PreemptReason::Wakeup, out);
         // It may go first where it was placed, if that is elsewhere.
         if let Some(home) = home.filter(|home| *home != core)
             && self.vcpus[vcpu.index()].state == State::Ready
@@ -210,8 +213,18 @@ impl Dispatcher {
         CoreId(0)
     }
 
-    /// Asks the policy who runs on the core, and checks the answer.
+    /// Who runs on the core. One that was woken to try a mutex again may find it taken.
     fn choose(&mut self, core: CoreId, out: &mut Output) -> Option<(VcpuId, Slice)> {
+        loop {
+            let (vcpu, slice) = self.choose_ready(core, out)?;
+            if self.goes_on(core, vcpu, out) {
+                return Some((vcpu, slice));
+            }
+        }
+    }
+
+    /// Asks the policy who runs on the core, and checks the answer.
+    fn choose_ready(&mut self, core: CoreId, out: &mut Output) -> Option<(VcpuId, Slice)> {
         if self.ready == 0 {
             return None;
         }

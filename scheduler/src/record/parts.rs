@@ -1,7 +1,7 @@
 //! Numbers of reasons and switches, back into their enums.
 
 use crate::event::{PreemptReason, Until};
-use crate::input::{ExitReason, KernelPriority, Mark, RetireReason};
+use crate::input::{ExitReason, HostMode, KernelPriority, Mark, RetireReason};
 
 pub(super) fn exit_reason(code: u8) -> Option<ExitReason> {
     ExitReason::ALL.get(usize::from(code)).copied()
@@ -46,6 +46,15 @@ pub(super) const fn priority(code: u8) -> Option<KernelPriority> {
     Some(match code {
         0 => KernelPriority::NotAsked,
         1 => KernelPriority::Asked,
+        _ => return None,
+    })
+}
+
+pub(super) const fn host_mode(code: u8) -> Option<HostMode> {
+    Some(match code {
+        0 => HostMode::Mutex,
+        1 => HostMode::Read,
+        2 => HostMode::Write,
         _ => return None,
     })
 }

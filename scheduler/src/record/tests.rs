@@ -5,7 +5,7 @@ use crate::effect::Effect;
 use crate::event::{Event, EventKind, PreemptReason, Standing, Until, Waits, WakeSource};
 use crate::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
 use crate::input::{
-    BlockOn, ExitReason, GuestLocks, Input, KernelPriority, Mark, RetireReason, Timer,
+    BlockOn, ExitReason, GuestLocks, HostMode, Input, KernelPriority, Mark, RetireReason, Timer,
 };
 use crate::time::Nanos;
 use proptest::collection::vec;
@@ -94,6 +94,14 @@ fn inputs(s: Seed) -> Vec<Input> {
             lock,
             priority,
         });
+        for mode in [HostMode::Mutex, HostMode::Read, HostMode::Write] {
+            all.push(Input::HostAcquire {
+                vcpu,
+                lock,
+                mode,
+                priority,
+            });
+        }
     }
     for other in [None, s.other] {
         all.push(Input::Interrupt {

@@ -83,7 +83,7 @@ impl World {
         Config {
             policy: policy.parse().expect("a policy string"),
             cores,
-            host_locks: 4,
+            host_locks: 6,
             vcpus: vcpus.iter().map(|(params, _)| *params).collect(),
         }
     }
@@ -285,6 +285,12 @@ impl World {
             Step::Lock(lock, priority) => Input::HostLock {
                 vcpu,
                 lock,
+                priority,
+            },
+            Step::Acquire(lock, mode, priority) => Input::HostAcquire {
+                vcpu,
+                lock,
+                mode,
                 priority,
             },
             Step::Unlock(lock) => Input::HostUnlock { vcpu, lock },

@@ -1,7 +1,7 @@
 //! What scripted vCPUs do.
 
 use crate::ids::{HostLockId, VcpuId, VmId};
-use crate::input::KernelPriority;
+use crate::input::{HostMode, KernelPriority};
 use crate::policy::VcpuParams;
 use crate::time::Nanos;
 
@@ -22,6 +22,8 @@ pub(crate) enum Step {
     UserReturn,
     /// Takes a host lock.
     Lock(HostLockId, KernelPriority),
+    /// Takes a host lock that is a mutex or a reader-writer lock.
+    Acquire(HostLockId, HostMode, KernelPriority),
     /// Releases a host lock.
     Unlock(HostLockId),
     /// The guest marks critical sections of this depth; on leaving the outermost it tells.

@@ -5,11 +5,11 @@
 //! go backwards. What does not fit ends the test.
 
 use crate::event::{Standing, Waits, WakeSource};
-use crate::ids::{CoreId, VcpuId};
+use crate::ids::{CoreId, HostLockId, VcpuId};
 use crate::input::GuestLocks;
 use crate::policy::{
-    Clocks, Division, Enqueue, KernelRequest, Mode, Pick, Placed, Policy, Preempt, Refused,
-    Resched, Slice, SliceEnd, VcpuParams, WorkConserving,
+    Clocks, Division, Enqueue, Inherited, KernelRequest, Mode, Pick, Placed, Policy, Preempt,
+    Refused, Resched, Slice, SliceEnd, VcpuParams, WorkConserving,
 };
 use crate::time::Nanos;
 use std::sync::{Arc, Mutex};
@@ -228,6 +228,27 @@ impl Policy for Witness {
         self.at(now);
         assert_ne!(self.places[vcpu.index()], Place::Gone, "{vcpu}");
         self.inner.kernel_priority(now, vcpu, request);
+    }
+
+    fn lock_wait(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) -> Inherited {
+        self.at(now);
+        self.is(vcpu, Place::Away);
+        self.inner.lock_wait(now, vcpu, lock)
+    }
+
+    fn lock_taken(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) {
+        self.at(now);
+        assert_ne!(self.places[vcpu.index()], Place::Gone, "{vcpu}");
+        self.inner.lock_taken(now, vcpu, lock);
+    }
+
+    fn lock_released(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) -> Inherited {
+        self.at(now);
+        self.inner.lock_released(now, vcpu, lock)
+    }
+
+    fn lock_rank(&self, vcpu: VcpuId) -> u8 {
+        self.inner.lock_rank(vcpu)
     }
 
     fn standing(&self, vcpu: VcpuId) -> Standing {

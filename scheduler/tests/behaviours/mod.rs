@@ -240,6 +240,56 @@ const TS: &[Behaviour] = &[
         "ts/tests.rs",
         "the_flag_stops_the_quantum_and_the_rise_until_a_return_to_user_mode",
     ),
+    shown(
+        "a chain of owners inherits, and gives back lock by lock",
+        "illumos/turnstile_tests.rs",
+        "a_chain_of_owners_inherits_and_gives_back_lock_by_lock",
+    ),
+    shown(
+        "an owner of two locks keeps what it inherits through the other",
+        "illumos/turnstile_tests.rs",
+        "an_owner_of_two_locks_keeps_what_it_inherits_through_the_other",
+    ),
+    shown(
+        "who waits with a lower priority wills nothing",
+        "illumos/turnstile_tests.rs",
+        "who_waits_with_a_lower_priority_wills_nothing_but_the_walk_goes_on",
+    ),
+    shown(
+        "a mutex with five sleepers is released: all five wake",
+        "../dispatcher/host_locks_tests.rs",
+        "a_released_mutex_is_free_and_all_five_sleepers_try_again",
+    ),
+    shown(
+        "a writer hands over to readers that rank no lower than the best writer",
+        "../dispatcher/host_locks_tests.rs",
+        "a_writer_hands_over_to_readers_that_rank_no_lower_than_the_best_writer",
+    ),
+    shown(
+        "the last reader hands over to the best writer",
+        "../dispatcher/host_locks_tests.rs",
+        "the_last_reader_hands_over_to_the_best_writer_the_first_among_equals",
+    ),
+    shown(
+        "a waiting writer keeps new readers out",
+        "../dispatcher/host_locks_tests.rs",
+        "readers_share_and_a_waiting_writer_keeps_new_readers_out",
+    ),
+    shown(
+        "readers never inherit; only kernel priority helped",
+        "illumos/turnstile_tests.rs",
+        "readers_never_inherit_and_only_kernel_priority_helped",
+    ),
+    shown(
+        "a new owner inherits only what is better",
+        "illumos/turnstile_tests.rs",
+        "a_new_owner_inherits_from_those_that_still_wait_only_what_is_better",
+    ),
+    shown(
+        "the owner of a mutex, or a writer, runs in the stead of who waits",
+        "illumos/turnstile_tests.rs",
+        "the_owner_of_a_mutex_runs_in_the_stead_of_who_waits_for_it",
+    ),
 ];
 
 const EEVDF: &[Behaviour] = &[

@@ -3,7 +3,7 @@
 use crate::ledger::check;
 use crate::plans::{Setup, simulate};
 use proptest::prelude::*;
-use stealtime_guest::op::{Length, Misdeed, Step};
+use stealtime_guest::op::{HostMode, Length, Misdeed, Step};
 use stealtime_scheduler::registry::POLICIES;
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::cost::CostModel;
@@ -51,6 +51,13 @@ fn block() -> impl Strategy<Value = Vec<Step>> {
         1 => (0u16..2, any::<bool>(), plain()).prop_map(move |(lock, kernel_priority, s)| {
             within(Step::HostLock { lock, kernel_priority }, Step::HostUnlock(lock), s)
         }),
+        1 => (0u8..3, any::<bool>(), plain()).prop_map(move |(mode, kernel_priority, s)| {
+            let modes = [HostMode::Mutex, HostMode::Read, HostMode::Write];
+            let mode = modes[usize::from(mode)];
+            let lock = if mode == HostMode::Mutex { 2 } else { 3 };
+            let take = Step::HostAcquire { lock, mode, kernel_priority };
+            within(take, Step::HostUnlock(lock), s)
+        }),
         1 => (1u32..4, plain()).prop_map(move |(n, s)| within(Step::Repeat(n), Step::EndRepeat, s)),
     ]
 }
@@ -93,7 +100,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 .seed(seed)
                 .warmup(Nanos::from_millis(warmup))
                 .duration(Nanos::from_millis(60))
-                .host_locks(2)
+                .host_locks(4)
                 .vm(&locks);
             for (new_vm, start, steps) in vcpus {
                 if new_vm {

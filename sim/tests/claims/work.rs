@@ -2,8 +2,8 @@
 
 use crate::ledger::{State, check, events, total, when};
 use crate::plans::{Setup, forever, run, simulate, spin};
-use stealtime_guest::op::{Length, Step};
-use stealtime_scheduler::event::{EventKind, Waits};
+use stealtime_guest::op::{HostMode, Length, Step};
+use stealtime_scheduler::event::{EventKind, Waits, WakeSource};
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::{ExitReason, RetireReason};
 use stealtime_scheduler::time::Nanos;
@@ -154,6 +154,44 @@ fn a_host_lock_is_handed_to_the_waiter_and_waiting_for_it_is_no_idling() {
     });
     assert_eq!(waited.len(), 1);
     assert!(taken[1].0.since(waited[0].0) > Nanos::from_millis(4));
+}
+
+#[test]
+fn a_released_mutex_wakes_all_that_wait_and_who_finds_it_taken_waits_again() {
+    let lock = Step::HostAcquire {
+        lock: 0,
+        mode: HostMode::Mutex,
+        kernel_priority: false,
+    };
+    let holder = [
+        lock,
+        Step::Sleep(Length::Fixed(5_000_000)),
+        Step::HostUnlock(0),
+        run(1),
+    ];
+    let waiter = [
+        run(1_000),
+        lock,
+        Step::Sleep(Length::Fixed(1_000_000)),
+        Step::HostUnlock(0),
+    ];
+    let mut setup = Setup::new("ts").host_locks(1).vm(&[]).vcpu(&holder);
+    for _ in 0..2 {
+        setup = setup.vm(&[]).vcpu(&waiter);
+    }
+    let done = simulate(&setup.build(), &CostModel::bare_hardware());
+    check(&done, END);
+    let taken = when(&done, |kind| matches!(kind, EventKind::HostLockTaken(_)));
+    assert_eq!(taken.len(), 3);
+    let waits = when(&done, |kind| {
+        matches!(kind, EventKind::Blocked(Waits::HostLock(..)))
+    });
+    let woken = when(&done, |kind| {
+        matches!(kind, EventKind::Woken(WakeSource::HostLock(_)))
+    });
+    // Both are woken by the first release; one of them waits again and is woken by the second.
+    assert_eq!((waits.len(), woken.len()), (3, 3));
+    assert_eq!(woken[0].0, woken[1].0);
 }
 
 #[test]

@@ -6,8 +6,10 @@ use kvm_ioctls::{VcpuExit, VcpuFd};
 use std::sync::atomic::Ordering;
 use stealtime_guest::call::{Port, Refusal};
 use stealtime_guest::layout::FIRST_INTERRUPT;
+use stealtime_guest::op;
 use stealtime_guest::page::Page;
 use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::input::HostMode;
 use stealtime_scheduler::time::Nanos;
 
 /// Why guest code stopped running.
@@ -123,6 +125,14 @@ fn parse_call(port: Port, a: u64, b: u64) -> Option<Call> {
             lock: lock()?,
             kernel_priority: b != 0,
         },
+        Port::HostAcquire => {
+            let (mode, kernel_priority) = op::HostMode::unpack(b)?;
+            Call::HostAcquire {
+                lock: lock()?,
+                mode: mode_of(mode),
+                kernel_priority,
+            }
+        }
         Port::HostUnlock => Call::HostUnlock(lock()?),
         Port::Hypervisor => Call::Hypervisor(Nanos(a)),
         Port::UserReturn => Call::UserReturn,
@@ -131,6 +141,14 @@ fn parse_call(port: Port, a: u64, b: u64) -> Option<Call> {
         Port::Nothing => Call::Nothing,
         Port::Ready | Port::Refused | Port::Exception => return None,
     })
+}
+
+const fn mode_of(mode: op::HostMode) -> HostMode {
+    match mode {
+        op::HostMode::Mutex => HostMode::Mutex,
+        op::HostMode::Read => HostMode::Read,
+        op::HostMode::Write => HostMode::Write,
+    }
 }
 
 /// What the guest's ring 0 wrote of an exception.
@@ -181,6 +199,8 @@ mod tests {
         );
         assert_eq!(parse_call(Port::Interrupt, 1 << 40, 0x40), None);
         assert_eq!(parse_call(Port::HostLock, 70_000, 0), None);
+        assert_eq!(parse_call(Port::HostAcquire, 70_000, 0), None);
+        assert_eq!(parse_call(Port::HostAcquire, 1, 6), None);
         assert_eq!(parse_call(Port::Periodic, 1, 256), None);
         let disarm = parse_call(Port::Periodic, 0, 0);
         assert!(matches!(
@@ -205,5 +225,16 @@ mod tests {
                 vector: 0xff
             })
         );
+        for mode in [op::HostMode::Mutex, op::HostMode::Read, op::HostMode::Write] {
+            let how = u64::from(mode.pack(true));
+            assert_eq!(
+                parse_call(Port::HostAcquire, 7, how),
+                Some(Call::HostAcquire {
+                    lock: 7,
+                    mode: mode_of(mode),
+                    kernel_priority: true
+                })
+            );
+        }
     }
 }

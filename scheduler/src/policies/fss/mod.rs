@@ -29,11 +29,11 @@ mod tests;
 mod threads;
 
 use crate::event::{Standing, Waits};
-use crate::ids::{CoreId, VcpuId};
+use crate::ids::{CoreId, HostLockId, VcpuId};
 use crate::policies::illumos;
 use crate::policy::{
-    Clocks, Division, Enqueue, KernelRequest, Mode, Pick, Placed, Policy, Preempt, Refused,
-    Resched, Slice, SliceEnd, VcpuParams, WorkConserving,
+    Clocks, Division, Enqueue, Inherited, KernelRequest, Mode, Pick, Placed, Policy, Preempt,
+    Refused, Resched, Slice, SliceEnd, VcpuParams, WorkConserving,
 };
 use crate::registry::{PolicyInfo, ScheduledBy};
 use crate::spec::{Inconsistent, OptionInfo, OptionKind};
@@ -62,6 +62,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         "Variants before and after: in a VM with several runnable vCPUs, one that uses up its quantum \
          takes the greatest value of all; in classic it pays what it used.",
         illumos::RULES,
+        illumos::TURNSTILE_RULES,
     ],
     source: "illumos disp/fss.c: classic (to July 2014), before and after issue 11909 (April 2020)",
     quirks: &[
@@ -108,6 +109,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         illumos::CACHE,
         illumos::NOSTEAL,
         illumos::KERNEL_PREEMPTS,
+        illumos::TURNSTILE,
     ],
     scheduled_by: ScheduledBy::Policy,
     consistent: |options| {
@@ -182,10 +184,12 @@ impl Policy for Fss {
             dispatched: None,
         });
         self.dispatch.add(user);
+        self.turnstiles.add();
         Ok(())
     }
 
     fn enqueue(&mut self, now: Nanos, vcpu: VcpuId, why: Enqueue) -> Placed {
+        self.turnstiles.awake(vcpu);
         self.activate(vcpu);
         if let Enqueue::Preempted(core, _) | Enqueue::Yield(core) = why {
             self.dispatch.leave(now, vcpu, core);
@@ -320,10 +324,38 @@ impl Policy for Fss {
         Division::Vms
     }
 
+    fn lock_wait(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) -> Inherited {
+        let threads = &self.threads;
+        let own = |vcpu: VcpuId| threads[vcpu.index()].priority;
+        let raised = self.turnstiles.wait(vcpu, lock, own);
+        self.inherited(now, raised)
+    }
+
+    fn lock_taken(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) {
+        let threads = &self.threads;
+        let own = |vcpu: VcpuId| threads[vcpu.index()].priority;
+        self.turnstiles.taken(vcpu, lock, own);
+        self.settle(now, vcpu);
+    }
+
+    fn lock_released(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) -> Inherited {
+        let lost = self.turnstiles.released(vcpu, lock);
+        self.inherited(now, lost.then_some(vcpu).into_iter().collect())
+    }
+
+    fn lock_rank(&self, vcpu: VcpuId) -> u8 {
+        self.dispatch_priority(vcpu)
+    }
+
+    fn retire_waiting(&mut self, _now: Nanos, vcpu: VcpuId) {
+        self.turnstiles.awake(vcpu);
+    }
+
     fn standing(&self, vcpu: VcpuId) -> Standing {
+        let thread = &self.threads[vcpu.index()];
         Standing {
-            kernel_priority: self.threads[vcpu.index()].flag,
-            boosted: false,
+            kernel_priority: thread.flag,
+            boosted: self.dispatch_priority(vcpu) > thread.priority,
         }
     }
 }

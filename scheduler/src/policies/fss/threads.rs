@@ -3,8 +3,8 @@
 use super::Variant;
 use super::price::{Because, Nice, Pool, Value};
 use crate::ids::{CoreId, VcpuId, VmId};
-use crate::policies::illumos::{Dispatch, End, KERNEL, Matching};
-use crate::policy::Preempt;
+use crate::policies::illumos::{Dispatch, End, KERNEL, Matching, TURNSTILE, Turnstiles};
+use crate::policy::{Inherited, Preempt};
 use crate::spec::Options;
 use crate::time::Nanos;
 
@@ -47,6 +47,7 @@ pub(super) struct Fss {
     pub(super) projects: Vec<(VmId, usize)>,
     pub(super) threads: Vec<Thread>,
     pub(super) dispatch: Dispatch,
+    pub(super) turnstiles: Turnstiles,
     /// The list that the next walk begins with.
     pub(super) marker: usize,
 }
@@ -78,6 +79,7 @@ impl Fss {
             projects: Vec::new(),
             threads: Vec::new(),
             dispatch: Dispatch::new(options, cores, Matching::Asked),
+            turnstiles: Turnstiles::new(options.on(TURNSTILE.name)),
             marker: 0,
         }
     }
@@ -87,14 +89,29 @@ impl Fss {
     }
 
     pub(super) fn push(&mut self, now: Nanos, vcpu: VcpuId, end: End) -> CoreId {
-        let priority = self.threads[vcpu.index()].priority;
+        let priority = self.dispatch_priority(vcpu);
         self.dispatch.put(now, vcpu, priority, end)
     }
 
     /// The priority of a thread that is on a core or asleep has changed.
     pub(super) fn settle(&mut self, now: Nanos, vcpu: VcpuId) {
-        let priority = self.threads[vcpu.index()].priority;
+        let priority = self.dispatch_priority(vcpu);
         self.dispatch.change(now, vcpu, priority);
+    }
+
+    /// Its own priority, or what it has inherited.
+    pub(super) fn dispatch_priority(&self, vcpu: VcpuId) -> u8 {
+        let own = self.threads[vcpu.index()].priority;
+        self.turnstiles.over(vcpu, own)
+    }
+
+    /// Inheritance has changed these.
+    pub(super) fn inherited(&mut self, now: Nanos, vcpus: Vec<VcpuId>) -> Inherited {
+        for vcpu in &vcpus {
+            self.settle(now, *vcpu);
+        }
+        let resched = self.dispatch.outranked_by(&vcpus);
+        Inherited { vcpus, resched }
     }
 
     pub(super) fn activate(&mut self, vcpu: VcpuId) {

@@ -29,6 +29,7 @@ mod lists;
 mod options;
 #[cfg(test)]
 mod tests;
+mod turnstile;
 
 use crate::event::Until;
 use crate::ids::{CoreId, VcpuId};
@@ -37,7 +38,10 @@ use crate::spec::Options;
 use crate::time::Nanos;
 pub(super) use lists::End;
 use lists::Lists;
-pub(super) use options::{CACHE, KERNEL_PREEMPTS, NOSTEAL, QUIRKS, RECHOOSE, RULES};
+pub(super) use options::{
+    CACHE, KERNEL_PREEMPTS, NOSTEAL, QUIRKS, RECHOOSE, RULES, TURNSTILE, TURNSTILE_RULES,
+};
+pub(super) use turnstile::Turnstiles;
 
 /// The priority of those that have the kernel-priority flag, and the first that is not time-sharing.
 pub(super) const KERNEL: u8 = 60;
@@ -325,6 +329,19 @@ impl Dispatch {
             self.lists.best(*core).max(common) > Some(*priority)
         });
         Resched(outranked.map(|(_, core)| core_id(*core)).collect())
+    }
+
+    /// The cores, among those where these wait or run, where somebody better waits.
+    pub(super) fn outranked_by(&self, vcpus: &[VcpuId]) -> Resched {
+        let core = |vcpu: &VcpuId| match self.lists.place(*vcpu) {
+            Some((queue, _)) if queue < self.running.len() => Some(core_id(queue)),
+            _ => self.seats[vcpu.index()].last,
+        };
+        let outranked = |core: &CoreId| {
+            let running = self.running[core.index()];
+            running.is_some_and(|running| self.outranked(*core, running))
+        };
+        Resched(vcpus.iter().filter_map(core).filter(outranked).collect())
     }
 
     /// When an idle core looks again for somebody to steal.

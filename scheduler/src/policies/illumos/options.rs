@@ -1,6 +1,6 @@
 //! What `fss` and `ts` say of the dispatcher that they share.
 
-use crate::spec::{OptionInfo, OptionKind};
+use crate::spec::{OptionInfo, OptionKind, SWITCH};
 use crate::time::Nanos;
 
 /// Its rules, in one paragraph.
@@ -10,6 +10,12 @@ pub(in crate::policies) const RULES: &str = "\
     balanced with the next core's. A core without anybody steals the best that waits elsewhere, but \
     for `nosteal` not from a core with which it shares no cache. Who is better takes the core when the \
     guest can be interrupted, or after the hypervisor's work in progress.";
+
+/// The rules of turnstiles, in one paragraph.
+pub(in crate::policies) const TURNSTILE_RULES: &str = "\
+    Who waits for a host lock that is a mutex, or that a writer holds, lends its priority to the owner, \
+    and along the chain of owners, until the lock is released. Readers and owners of plain locks \
+    inherit nothing.";
 
 /// What surprises about it.
 pub(in crate::policies) const QUIRKS: &str = "\
@@ -48,4 +54,11 @@ pub(in crate::policies) const KERNEL_PREEMPTS: OptionInfo = OptionInfo {
     kind: OptionKind::Int { min: 0, max: 100 },
     default: "100",
     help: "the priority from which a vCPU preempts hypervisor work: vCPUs have 0 to 60",
+};
+
+pub(in crate::policies) const TURNSTILE: OptionInfo = OptionInfo {
+    name: "turnstile",
+    kind: SWITCH,
+    default: "on",
+    help: "priority inheritance through host locks that are mutexes or held by a writer",
 };

@@ -29,11 +29,11 @@ mod tests;
 mod threads;
 
 use crate::event::{Standing, Waits};
-use crate::ids::{CoreId, VcpuId};
+use crate::ids::{CoreId, HostLockId, VcpuId};
 use crate::policies::illumos;
 use crate::policy::{
-    Clocks, Enqueue, KernelRequest, Mode, Pick, Placed, Policy, Preempt, Refused, Resched, Slice,
-    SliceEnd, VcpuParams, WorkConserving,
+    Clocks, Enqueue, Inherited, KernelRequest, Mode, Pick, Placed, Policy, Preempt, Refused,
+    Resched, Slice, SliceEnd, VcpuParams, WorkConserving,
 };
 use crate::registry::{PolicyInfo, ScheduledBy};
 use crate::spec::{OptionInfo, OptionKind};
@@ -60,6 +60,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
          catches a flag: priority 60, no quantum, no rise. A return to user mode clears it, or to \
          block without a request.",
         illumos::RULES,
+        illumos::TURNSTILE_RULES,
     ],
     source: "illumos disp/ts.c and disp/ts_dptbl.c, before and after issue 11909 (April 2020)",
     quirks: &[
@@ -102,6 +103,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         illumos::CACHE,
         illumos::NOSTEAL,
         illumos::KERNEL_PREEMPTS,
+        illumos::TURNSTILE,
     ],
     scheduled_by: ScheduledBy::Policy,
     consistent: |_| Ok(()),
@@ -126,6 +128,7 @@ impl Policy for Ts {
     }
 
     fn enqueue(&mut self, now: Nanos, vcpu: VcpuId, why: Enqueue) -> Placed {
+        self.turnstiles.awake(vcpu);
         if let Enqueue::Preempted(core, _) | Enqueue::Yield(core) = why {
             self.dispatch.leave(now, vcpu, core);
         }
@@ -134,7 +137,7 @@ impl Policy for Ts {
             Enqueue::Preempted(..) => self.put_preempted(vcpu),
             Enqueue::Yield(_) => self.put_yielded(vcpu),
         };
-        let priority = self.threads[vcpu.index()].priority;
+        let priority = self.dispatch_priority(vcpu);
         Placed(self.dispatch.put(now, vcpu, priority, end))
     }
 
@@ -241,10 +244,38 @@ impl Policy for Ts {
         };
     }
 
+    fn lock_wait(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) -> Inherited {
+        let threads = &self.threads;
+        let own = |vcpu: VcpuId| threads[vcpu.index()].priority;
+        let raised = self.turnstiles.wait(vcpu, lock, own);
+        self.inherited(now, raised)
+    }
+
+    fn lock_taken(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) {
+        let threads = &self.threads;
+        let own = |vcpu: VcpuId| threads[vcpu.index()].priority;
+        self.turnstiles.taken(vcpu, lock, own);
+        self.settle(now, vcpu);
+    }
+
+    fn lock_released(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) -> Inherited {
+        let lost = self.turnstiles.released(vcpu, lock);
+        self.inherited(now, lost.then_some(vcpu).into_iter().collect())
+    }
+
+    fn lock_rank(&self, vcpu: VcpuId) -> u8 {
+        self.dispatch_priority(vcpu)
+    }
+
+    fn retire_waiting(&mut self, _now: Nanos, vcpu: VcpuId) {
+        self.turnstiles.awake(vcpu);
+    }
+
     fn standing(&self, vcpu: VcpuId) -> Standing {
+        let thread = &self.threads[vcpu.index()];
         Standing {
-            kernel_priority: self.threads[vcpu.index()].flag,
-            boosted: false,
+            kernel_priority: thread.flag,
+            boosted: self.dispatch_priority(vcpu) > thread.priority,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::table::{BEST, Row, Table};
 use crate::ids::{CoreId, VcpuId};
-use crate::policies::illumos::{Dispatch, End, KERNEL, Matching};
-use crate::policy::Preempt;
+use crate::policies::illumos::{Dispatch, End, KERNEL, Matching, TURNSTILE, Turnstiles};
+use crate::policy::{Inherited, Preempt};
 use crate::spec::Options;
 use crate::time::Nanos;
 
@@ -51,6 +51,7 @@ pub(super) struct Ts {
     pub(super) tick: Nanos,
     pub(super) threads: Vec<Thread>,
     pub(super) dispatch: Dispatch,
+    pub(super) turnstiles: Turnstiles,
     /// The list that the next walk begins with.
     pub(super) marker: usize,
 }
@@ -72,6 +73,7 @@ impl Ts {
             tick: options.time("tick"),
             threads: Vec::new(),
             dispatch: Dispatch::new(options, cores, Matching::NotAsked),
+            turnstiles: Turnstiles::new(options.on(TURNSTILE.name)),
             marker: 0,
         }
     }
@@ -90,6 +92,7 @@ impl Ts {
         };
         thread.priority = thread.user();
         self.dispatch.add(thread.priority);
+        self.turnstiles.add();
         self.threads.push(thread);
     }
 
@@ -201,8 +204,23 @@ impl Ts {
 
     /// The priority of a thread that is on a core or asleep has changed.
     pub(super) fn settle(&mut self, now: Nanos, vcpu: VcpuId) {
-        let priority = self.threads[vcpu.index()].priority;
+        let priority = self.dispatch_priority(vcpu);
         self.dispatch.change(now, vcpu, priority);
+    }
+
+    /// Its own priority, or what it has inherited.
+    pub(super) fn dispatch_priority(&self, vcpu: VcpuId) -> u8 {
+        let own = self.threads[vcpu.index()].priority;
+        self.turnstiles.over(vcpu, own)
+    }
+
+    /// Inheritance has changed these.
+    pub(super) fn inherited(&mut self, now: Nanos, vcpus: Vec<VcpuId>) -> Inherited {
+        for vcpu in &vcpus {
+            self.settle(now, *vcpu);
+        }
+        let resched = self.dispatch.outranked_by(&vcpus);
+        Inherited { vcpus, resched }
     }
 
     /// Whether the thread on a core has to make room for somebody better.
