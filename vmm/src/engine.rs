@@ -356,15 +356,22 @@ impl Inner {
 
 /// Whose locks matter for what the dispatcher decides on this input: the vCPUs whose cores it may take.
 fn concerned(dispatcher: &Dispatcher, input: Input) -> impl Iterator<Item = VcpuId> + use<> {
+    let everywhere = 0..dispatcher.cores();
     let (one, cores) = match input {
-        Input::Stopped { vcpu, .. } | Input::Yield { vcpu } | Input::Block { vcpu, .. } => {
-            (Some(vcpu), 0..0)
-        }
-        Input::TimerDue { timer } => match timer {
-            Timer::Slice(core) => (dispatcher.on_core(core), 0..0),
-            Timer::Tick | Timer::Period | Timer::Policy => (None, 0..dispatcher.cores()),
-            Timer::Wake(_) | Timer::Periodic(_) => (None, 0..0),
-        },
+        Input::Stopped { vcpu, .. }
+        | Input::Yield { vcpu }
+        | Input::Block { vcpu, .. }
+        | Input::CriticalLeft { vcpu }
+        | Input::UserReturn { vcpu } => (Some(vcpu), 0..0),
+        Input::TimerDue {
+            timer: Timer::Slice(core),
+        } => (dispatcher.on_core(core), 0..0),
+        // Somebody may become runnable, or go first, anywhere.
+        Input::TimerDue { .. }
+        | Input::Admit { .. }
+        | Input::Interrupt { .. }
+        | Input::HostUnlock { .. }
+        | Input::Retire { .. } => (None, everywhere),
         _ => (None, 0..0),
     };
     let all: Vec<_> = cores
@@ -380,4 +387,65 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use stealtime_scheduler::dispatcher::Config;
+    use stealtime_scheduler::ids::HostLockId;
+    use stealtime_scheduler::input::RetireReason;
+    use stealtime_scheduler::policy::VcpuParams;
+
+    /// Three vCPUs on two cores: 0 and 1 run, 2 waits.
+    fn running() -> Dispatcher {
+        let config = Config {
+            policy: "rr".parse().unwrap(),
+            cores: 2,
+            host_locks: 1,
+            vcpus: vec![VcpuParams::plain(VmId(0)); 3],
+        };
+        let mut dispatcher = Dispatcher::new(&config).unwrap();
+        for vcpu in (0..3).map(VcpuId) {
+            dispatcher.handle(Nanos::ZERO, Input::Admit { vcpu }, &mut Output::default());
+        }
+        dispatcher
+    }
+
+    #[test]
+    fn before_anybody_may_be_preempted_all_on_cores_are_asked_for_their_locks() {
+        let dispatcher = running();
+        let vcpu = VcpuId(2);
+        let lock = HostLockId(0);
+        let decisive = [
+            Input::TimerDue {
+                timer: Timer::Wake(vcpu),
+            },
+            Input::TimerDue {
+                timer: Timer::Periodic(vcpu),
+            },
+            Input::TimerDue { timer: Timer::Tick },
+            Input::Interrupt {
+                to: vcpu,
+                vector: 0x40,
+                from: None,
+            },
+            Input::HostUnlock { vcpu, lock },
+            Input::Admit { vcpu },
+            Input::Retire {
+                vcpu,
+                why: RetireReason::Finished,
+            },
+        ];
+        for input in decisive {
+            let asked: Vec<_> = concerned(&dispatcher, input).collect();
+            assert_eq!(asked, [VcpuId(0), VcpuId(1)], "{input:?}");
+        }
+        let slice = Input::TimerDue {
+            timer: Timer::Slice(CoreId(1)),
+        };
+        assert!(concerned(&dispatcher, slice).eq([VcpuId(1)]));
+        assert!(concerned(&dispatcher, Input::Yield { vcpu: VcpuId(0) }).eq([VcpuId(0)]));
+    }
 }
