@@ -105,10 +105,15 @@ pub fn setup(given: &Given, tell: &mut dyn FnMut(&str)) -> Result<Setup, SetupEr
             Err(error) => tell(&error.to_string()),
         }
     }
+    // Looked at first: a setup that cannot be must not cost the one that is.
+    let qemu = given.qemu.as_deref().map(Qemu::at).transpose()?;
     Setup::forget(&folder)?;
     let mut fetcher = apt::Fetcher::new(folder.join("apt"));
     let mut packages = Vec::new();
-    let qemu = find_qemu(given, &folder, &mut fetcher, &mut packages, tell)?;
+    let qemu = match qemu {
+        Some(qemu) => qemu,
+        None => find_qemu(&folder, &mut fetcher, &mut packages, tell)?,
+    };
     let setup = match (&given.kernel, &given.modules) {
         (Some(kernel), Some(modules)) => with_kernel(&folder, kernel, modules)?,
         _ => fetch_kernel(&folder, &mut fetcher, &mut packages, tell)?,
@@ -134,15 +139,11 @@ pub fn find() -> Result<Setup, SetupError> {
 }
 
 fn find_qemu(
-    given: &Given,
     folder: &Path,
     fetcher: &mut apt::Fetcher,
     packages: &mut Vec<Package>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Qemu, SetupError> {
-    if let Some(path) = &given.qemu {
-        return Ok(Qemu::at(path)?);
-    }
     match Qemu::installed() {
         Ok(Some(qemu)) => return Ok(qemu),
         Ok(None) => {}
