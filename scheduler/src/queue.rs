@@ -56,6 +56,14 @@ impl<K: Ord + Copy> KeyedQueue<K> {
         Some((key, vcpu))
     }
 
+    /// The first whose key is greater than the given one.
+    #[must_use]
+    pub fn first_above(&self, key: K) -> Option<(K, VcpuId)> {
+        let above = (key, u64::MAX, VcpuId(u32::MAX));
+        let next = self.order.range(above..).next();
+        next.map(|(key, _, vcpu)| (*key, *vcpu))
+    }
+
     /// The last with its key.
     #[must_use]
     pub fn last(&self) -> Option<(K, VcpuId)> {
@@ -95,6 +103,17 @@ mod tests {
             .collect();
         assert_eq!(order, [1, 5, 3, 0]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn the_first_above_a_key_skips_all_of_that_key() {
+        let mut queue = KeyedQueue::default();
+        for (vcpu, key) in [(0, 1), (1, 2), (2, 2), (3, 4)] {
+            queue.insert(VcpuId(vcpu), key);
+        }
+        assert_eq!(queue.first_above(2), Some((4, VcpuId(3))));
+        assert_eq!(queue.first_above(0), Some((1, VcpuId(0))));
+        assert_eq!(queue.first_above(4), None);
     }
 
     #[test]

@@ -15,7 +15,8 @@
 //! Readings: a vCPU is active from the first credit that it burns (in the source, from the first tick
 //! that finds it running, so that one that is never found is never judged); an idle core steals at
 //! once (the source waits 1 ms between attempts); a new vCPU is placed on the core with the fewest
-//! vCPUs, and the periodic search for a better core is left to stealing.
+//! vCPUs, and the periodic search for a better core is left to stealing; queues are sorted at the
+//! accounting, not at the tick after it.
 //!
 //! Source: Xen `xen/common/sched/credit.c` (2026), `docs/misc/xen-command-line`.
 
@@ -29,11 +30,13 @@ use crate::policy::{
     Clocks, Division, Enqueue, Pick, Placed, Policy, Preempt, Refused, Resched, Slice, SliceEnd,
     VcpuParams, WorkConserving,
 };
+use crate::queue::KeyedQueue;
 use crate::registry::{PolicyInfo, ScheduledBy};
 use crate::spec::{OptionInfo, OptionKind};
 use crate::time::Nanos;
 use account::{Claim, PER_SLICE};
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// What `credit` says of itself.
 pub const INFO: PolicyInfo = PolicyInfo {
@@ -92,7 +95,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
             units: Vec::new(),
             domains: Vec::new(),
             list: Vec::new(),
-            cores: vec![Core::default(); usize::from(cores)],
+            cores: (0..cores).map(|_| Core::default()).collect(),
+            sequence: 0,
             rechecks: BTreeSet::new(),
             balance: 0,
             queued: 0,
@@ -135,11 +139,11 @@ struct Domain {
     active: Vec<VcpuId>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Core {
-    queue: VecDeque<VcpuId>,
+    /// In order of priority when last sorted, then of arrival.
+    queue: KeyedQueue<(Reverse<Priority>, u64)>,
     running: Option<VcpuId>,
-    sort: bool,
     recheck: Option<Nanos>,
 }
 
@@ -157,6 +161,8 @@ struct Credit {
     rechecks: BTreeSet<(Nanos, CoreId)>,
     balance: i64,
     queued: usize,
+    /// Arrivals at queues, in steps of two.
+    sequence: u64,
 }
 
 impl Credit {
@@ -168,31 +174,47 @@ impl Credit {
         self.units[vcpu.index()].priority
     }
 
-    /// Behind all of equal or higher priority; one that yielded goes one place further, unless that
-    /// place is the last.
+    /// Behind all of equal or higher priority; one that yielded goes one place further, behind the
+    /// first of lower priority, unless that one is the last.
     fn insert(&mut self, core: CoreId, vcpu: VcpuId) {
-        let priority = self.priority(vcpu);
-        let (units, queue) = (&self.units, &mut self.cores[core.index()].queue);
-        let equals = queue
-            .iter()
-            .take_while(|q| units[q.index()].priority >= priority);
-        let mut place = equals.count();
-        if self.units[vcpu.index()].yielded && place + 1 < queue.len() {
-            place += 1;
-        }
-        queue.insert(place, vcpu);
+        let unit = &self.units[vcpu.index()];
+        let (class, yielded) = (Reverse(unit.priority), unit.yielded);
+        // Steps of two leave room behind every place for one that yielded.
+        self.sequence += 2;
+        let behind_equals = (class, self.sequence);
+        let queue = &mut self.cores[core.index()].queue;
+        let lower = queue.first_above(behind_equals).filter(|_| yielded);
+        let place = match lower {
+            Some(((class, sequence), first)) if queue.last().is_some_and(|(_, l)| l != first) => {
+                (class, sequence + 1)
+            }
+            _ => behind_equals,
+        };
+        queue.insert(vcpu, place);
         self.queued += 1;
         self.unit(vcpu).home = Some(core);
     }
 
     fn take(&mut self, vcpu: VcpuId) {
-        if let Some(core) = self.units[vcpu.index()].home {
-            let queue = &mut self.cores[core.index()].queue;
-            let before = queue.len();
-            queue.retain(|queued| *queued != vcpu);
-            self.queued -= before - queue.len();
+        if let Some(core) = self.units[vcpu.index()].home
+            && self.cores[core.index()].queue.remove(vcpu).is_some()
+        {
+            self.queued -= 1;
         }
         self.unit(vcpu).waiting_parked = false;
+    }
+
+    fn head(&self, core: usize) -> Option<VcpuId> {
+        self.cores[core].queue.first().map(|(_, vcpu)| vcpu)
+    }
+
+    /// The order by the priorities of now, which accounting has changed.
+    fn sort(&mut self, core: usize) {
+        let queue = &mut self.cores[core].queue;
+        let before: Vec<_> = std::iter::from_fn(|| queue.pop_first()).collect();
+        for ((_, sequence), vcpu) in before {
+            queue.insert(vcpu, (Reverse(self.units[vcpu.index()].priority), sequence));
+        }
     }
 
     fn least_loaded(&self) -> CoreId {
@@ -202,17 +224,14 @@ impl Credit {
     }
 
     /// The first unit elsewhere of strictly higher priority, cores in order from the next one on.
+    /// A queue whose head is no better is of no use.
     fn steal(&mut self, core: CoreId, above: Option<Priority>) -> Option<VcpuId> {
         let cores = self.cores.len();
-        let others = (1..cores).map(|step| (core.index() + step) % cores);
-        let found = others.filter_map(|peer| {
-            let queue = &self.cores[peer].queue;
-            queue
-                .iter()
-                .copied()
-                .find(|unit| Some(self.priority(*unit)) > above)
-        });
-        let found = found.into_iter().next()?;
+        let mut others = (1..cores).map(|step| (core.index() + step) % cores);
+        let found = others.find_map(|peer| {
+            let head = self.head(peer)?;
+            (Some(self.priority(head)) > above).then_some(head)
+        })?;
         self.take(found);
         Some(found)
     }
@@ -261,8 +280,8 @@ impl Credit {
     /// Whether the head of the queue goes before the running unit when the core is scheduled anew:
     /// the running one goes behind its equals.
     fn head_goes_first(&self, core: CoreId, running: VcpuId) -> bool {
-        let head = self.cores[core.index()].queue.front();
-        head.is_some_and(|head| self.priority(*head) >= self.priority(running))
+        let head = self.head(core.index());
+        head.is_some_and(|head| self.priority(head) >= self.priority(running))
     }
 
     /// One unit's part of the accounting. Answers with its core if that must be looked at.
@@ -354,9 +373,9 @@ impl Policy for Credit {
             Enqueue::Preempted(core, _) | Enqueue::Yield(core) => self.left(core, vcpu),
             Enqueue::New | Enqueue::Wake => {}
         }
-        let least = self.least_loaded();
+        let home = self.units[vcpu.index()].home;
+        let home = home.unwrap_or_else(|| self.least_loaded());
         let unit = self.unit(vcpu);
-        let home = unit.home.unwrap_or(least);
         unit.yielded = matches!(why, Enqueue::Yield(_));
         if unit.parked {
             unit.waiting_parked = true;
@@ -379,7 +398,7 @@ impl Policy for Credit {
         if self.queued == 0 {
             return Pick::Idle;
         }
-        let local = self.cores[core.index()].queue.front().copied();
+        let local = self.head(core.index());
         let best = local.map(|vcpu| self.priority(vcpu));
         let stolen = if best <= Some(Priority::Over) {
             self.steal(core, best)
@@ -471,11 +490,6 @@ impl Policy for Credit {
             unit.credits -= PER_SLICE / 3;
         }
         self.activate(vcpu);
-        if std::mem::take(&mut self.cores[core.index()].sort) {
-            let units = &self.units;
-            let queue = self.cores[core.index()].queue.make_contiguous();
-            queue.sort_by_key(|queued| std::cmp::Reverse(units[queued.index()].priority));
-        }
         Preempt::Keep
     }
 
@@ -502,8 +516,8 @@ impl Policy for Credit {
                 self.list.insert(0, index);
             }
         }
-        for core in &mut self.cores {
-            core.sort = true;
+        for core in 0..self.cores.len() {
+            self.sort(core);
         }
         Resched(resched)
     }
