@@ -2,6 +2,7 @@
 
 use crate::cores::CoreList;
 use crate::failure::STATUSES;
+use crate::suite::SuiteArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use stealtime_scheduler::registry;
@@ -29,6 +30,8 @@ pub enum Command {
     Compare(CompareArgs),
     /// Reproduce a published finding: with the fault, with the fix, measured against a criterion
     Reproduce(ReproduceArgs),
+    /// Check sets of scenarios under sets of policies against what each scenario expects
+    Suite(SuiteArgs),
     /// List the policies, or tell all about one
     Policies {
         /// A policy
@@ -263,7 +266,7 @@ fn positive_time(text: &str) -> Result<Nanos, String> {
     }
 }
 
-fn policy(text: &str) -> Result<PolicySpec, String> {
+pub(crate) fn policy(text: &str) -> Result<PolicySpec, String> {
     let spec: PolicySpec = text.parse().map_err(|error| format!("{error}"))?;
     registry::check(&spec).map_err(|error| error.to_string())?;
     Ok(spec)

@@ -81,6 +81,7 @@ pub fn run(
         collector: Collector::new(plan),
         writer,
     };
+    let disturbed = setting.disturb(plan)?;
     let outcome = {
         let mut observer = WithBar {
             inner: &mut listeners,
@@ -90,6 +91,7 @@ pub fn run(
             .backend
             .run(plan, remarks, interrupt::flag(), &mut observer)?
     };
+    drop(disturbed);
     let Listeners { collector, writer } = listeners;
     let report = Report::build(plan, setting.backend.name(), collector, &outcome);
     let kept = writer.map(|writer| writer.finish(plan, &report).not_kept());

@@ -4,6 +4,7 @@ pub mod args;
 pub mod backend;
 pub mod compare;
 pub mod cores;
+pub mod disturbance;
 pub mod doctor;
 pub mod execute;
 pub mod failure;
@@ -17,6 +18,7 @@ pub mod run;
 pub mod scenarios;
 pub mod show;
 pub mod stored;
+pub mod suite;
 
 use args::{Cli, Command, RunArgs};
 use clap::Parser;
@@ -48,6 +50,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Run(_)
             | Command::Reproduce(_)
             | Command::Compare(_)
+            | Command::Suite(_)
             | Command::Lab(_)
             | Command::InLab
     ) {
@@ -59,6 +62,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Policies { name } => policies::policies(name.as_deref()),
         Command::Scenarios => scenarios::scenarios(),
         Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Suite(arguments) => suite::suite(&arguments),
         Command::Doctor { calibrate } => doctor::doctor(calibrate),
         Command::Report { dir, format } => stored::report(&dir, format),
         Command::Replay { dir } => stored::replay(&dir),

@@ -3,6 +3,7 @@
 use crate::args::Conditions;
 use crate::backend::{self, Kind};
 use crate::cores::{self, CoreList};
+use crate::disturbance::Disturbance;
 use crate::failure::{Blame, Failure};
 use stealtime_scheduler::spec::PolicySpec;
 use stealtime_workloads::run::Plan;
@@ -29,6 +30,14 @@ impl Setting {
             backend: backend::decide(conditions, usize::from(scenario.cores))?,
             scenario,
         })
+    }
+
+    /// Lets the scenario's threads of the host disturb a run for as long as the answer lives.
+    ///
+    /// # Errors
+    /// If this process has no right to real-time priority.
+    pub fn disturb(&self, plan: &Plan) -> Result<Disturbance, Failure> {
+        Disturbance::start(&self.scenario.host_threads, self.backend, &plan.cores)
     }
 
     /// The plan for a policy; without one, for the scenario's own.

@@ -7,6 +7,7 @@ use crate::model::{
     FORMAT_VERSION, Failure, GuestReport, QualityReport, Report, RunReport, VcpuReport,
     ViolationEntry, Violations, VmReport,
 };
+use crate::stall;
 use stealtime_guest::hist;
 use stealtime_scheduler::input::ExitReason;
 use stealtime_scheduler::registry::ScheduledBy;
@@ -33,7 +34,13 @@ impl Report {
             })
             .collect();
         let run = run(&collector, &vcpus, capacity, outcome);
-        let (worst, diagnosis) = diagnosis::diagnose(plan, &mut collector, &vcpus, outcome);
+        let (worst, mut diagnosis) = diagnosis::diagnose(plan, &mut collector, &vcpus, outcome);
+        let stall = stall::longest(plan, &collector);
+        diagnosis.text.extend(stall.as_ref().map(stall::words));
+        let interference = part(run.host_interference_ns as f64, capacity);
+        diagnosis
+            .text
+            .extend(stall::interference(interference, collector.scheduled_by));
         Self {
             format_version: FORMAT_VERSION,
             backend: backend_name.to_owned(),
@@ -51,6 +58,7 @@ impl Report {
             quality: quality(&collector, outcome),
             violations: violations(outcome),
             worst,
+            stall,
             diagnosis,
         }
     }

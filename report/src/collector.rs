@@ -17,6 +17,7 @@
 
 mod account;
 mod fluid;
+mod stall;
 mod standing;
 #[cfg(test)]
 mod tests;
@@ -120,6 +121,8 @@ impl Collector {
         for vcpu in 0..self.accounts.len() {
             self.accounts[vcpu].advance(at);
             self.end_wait(vcpu, false);
+            let from = self.started.unwrap_or(0);
+            self.accounts[vcpu].stalls.end(at, from, false);
             if let Some(asked) = self.accounts[vcpu].kicked {
                 self.stopped(vcpu, asked);
             }
@@ -220,6 +223,9 @@ impl Collector {
     fn enter_state(&mut self, vcpu: usize, state: State) {
         let account = &mut self.accounts[vcpu];
         account.advance(self.now);
+        account
+            .stalls
+            .end(self.now, self.started.unwrap_or(0), true);
         account.state = state;
         self.fluid.set(self.now, vcpu, state.runnable());
     }
@@ -307,6 +313,9 @@ impl Collector {
             Waits::Host | Waits::HostLock(..) => State::Blocked,
         };
         self.enter_state(vcpu, state);
+        if state == State::Blocked {
+            self.accounts[vcpu].stalls.begin(self.now, waits);
+        }
     }
 
     fn standing(&mut self, vcpu: usize, standing: Standing) {

@@ -9,9 +9,11 @@ pub mod collector;
 pub mod compare;
 mod csv;
 mod diagnosis;
+pub mod expect;
 pub mod latency;
 pub mod model;
 pub mod run_dir;
+mod stall;
 #[cfg(test)]
 pub(crate) mod testing;
 mod text;

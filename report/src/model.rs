@@ -48,6 +48,8 @@ pub struct Report {
     pub violations: Violations,
     /// The longest wait of all; none if nobody waited.
     pub worst: Option<Starvation>,
+    /// The longest time that a vCPU was blocked in the hypervisor; none if it is below a second.
+    pub stall: Option<StallReport>,
     /// Who starved, why, and what fixes it.
     pub diagnosis: Diagnosis,
 }
@@ -218,6 +220,26 @@ pub struct ViolationEntry {
     pub dump: String,
 }
 
+/// A vCPU that left its guest and was kept in the hypervisor.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StallReport {
+    /// Its VM.
+    pub vm: String,
+    /// Its name.
+    pub vcpu: String,
+    /// When it was blocked.
+    pub from_ns: u64,
+    /// For how long.
+    pub length_ns: u64,
+    /// It could go on in the end.
+    pub ended: bool,
+    /// The host lock that it waited for; none if it waited for something else, as a device or a page.
+    pub host_lock: Option<String>,
+    /// Who held that lock when it began to wait, as `VM/vCPU`.
+    pub owner: Option<String>,
+}
+
 /// A wait for a core, and what happened meanwhile.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -333,6 +355,17 @@ impl VcpuReport {
 }
 
 impl Report {
+    /// Time that granted vCPU threads waited for the host's scheduler, as a part of the capacity.
+    #[must_use]
+    pub fn interference(&self) -> f64 {
+        let capacity = self.wall_ns as f64 * self.cores as f64;
+        if capacity > 0.0 {
+            self.run.host_interference_ns as f64 / capacity
+        } else {
+            0.0
+        }
+    }
+
     /// As JSON, on several lines.
     #[must_use]
     pub fn to_json(&self) -> String {

@@ -11,4 +11,5 @@ mod kvm_runs;
 mod machine;
 mod reproduce;
 mod sim_runs;
+mod suite;
 mod support;

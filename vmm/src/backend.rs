@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::host::{Affinity, Pinning, Placement, PlacementError, RunClock, monotonic_ns};
 use crate::machine::{GuestCpu, Machine, MachineError};
 use kvm_ioctls::Kvm;
+use rustix::process::{Pid, setpriority_process};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -60,6 +61,18 @@ pub enum KvmError {
     /// The threads.
     #[error(transparent)]
     Crew(#[from] CrewError),
+    /// A nice value, under a policy that leaves scheduling to the host.
+    #[error(
+        "the thread of {vcpu} cannot be given nice value {nice}: below 0 it takes CAP_SYS_NICE or `ulimit -e`"
+    )]
+    Nice {
+        /// Whose.
+        vcpu: String,
+        /// The value.
+        nice: i8,
+        /// What the kernel says.
+        source: io::Error,
+    },
 }
 
 /// Runs plans on KVM.
@@ -105,6 +118,12 @@ impl Backend for KvmBackend {
         let named = (0..).map(VcpuId).zip(cpus);
         let named = named.map(|(vcpu, cpu)| (plan.vcpu_name(vcpu), cpu));
         let crew = Crew::start(&engine, named.collect())?;
+        if pinning == Pinning::Free
+            && let Err(error) = set_nice(plan, &engine)
+        {
+            crew.dismiss(PATIENCE);
+            return Err(error);
+        }
         let mut course = Course::new(&engine, plan, observer);
         let measured = course.conduct(stop, || crew.alive());
         let dismissed = crew.dismiss(PATIENCE);
@@ -179,6 +198,24 @@ fn boot(
         cpu.set_calibration(&known);
     }
     calibration.ok_or(KvmError::Config(ConfigError::None("vCPU")))
+}
+
+/// Where the host schedules, it is told the nice values. Threads are new, so those without one are at
+/// the nice value of this process.
+fn set_nice(plan: &Plan, engine: &Engine) -> Result<(), KvmError> {
+    for (id, vcpu) in (0..).map(VcpuId).zip(&plan.vcpus) {
+        let thread = engine.seat(id).thread().and_then(Pid::from_raw);
+        let (Some(nice), Some(thread)) = (vcpu.params.nice, thread) else {
+            continue;
+        };
+        // On Linux a nice value belongs to a thread, and a thread's number is taken for a process's.
+        setpriority_process(Some(thread), nice.into()).map_err(|error| KvmError::Nice {
+            vcpu: plan.vcpu_name(id),
+            nice,
+            source: error.into(),
+        })?;
+    }
+    Ok(())
 }
 
 /// How far the guests' clocks ended from the host's.

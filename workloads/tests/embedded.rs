@@ -33,8 +33,19 @@ fn actions(plan: &Plan, number: usize) -> Vec<Action> {
         .collect()
 }
 
+/// Every vCPU whose program no earlier one of its scenario has.
 fn each_vcpu() -> impl Iterator<Item = (Plan, usize)> {
-    plans().flat_map(|plan| (0..plan.vcpus.len()).map(move |number| (plan.clone(), number)))
+    plans().flat_map(|plan| {
+        let first = |number: &usize| {
+            let program = &plan.vcpus[*number].program;
+            let mut earlier = plan.vcpus[..*number].iter();
+            earlier.all(|one| one.program != *program)
+        };
+        let numbers: Vec<_> = (0..plan.vcpus.len()).filter(first).collect();
+        numbers
+            .into_iter()
+            .map(move |number| (plan.clone(), number))
+    })
 }
 
 #[test]

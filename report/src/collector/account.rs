@@ -3,6 +3,7 @@
 //! All times in nanoseconds. At every instant a vCPU is in exactly one [`State`], so that the times
 //! in the states sum to the time measured.
 
+use super::stall::Stalls;
 use super::standing::{Deferral, Episodes, Priority};
 use super::timeline::Wait;
 use crate::latency::Latency;
@@ -117,6 +118,7 @@ pub(crate) struct Account {
     pub(crate) kicked: Option<u64>,
     /// Time between grant and entry that the next host delay reported will contain.
     pub(crate) entering: u64,
+    pub(crate) stalls: Stalls,
     pub(crate) priorities: Episodes<Priority>,
     pub(crate) deferrals: Episodes<Deferral>,
     pub(crate) figures: Figures,
@@ -165,6 +167,7 @@ impl Account {
             host_locks: Vec::new(),
             kicked: None,
             entering: 0,
+            stalls: Stalls::default(),
             priorities: Episodes::default(),
             deferrals: Episodes::default(),
             figures: Figures::new(vcpus),
@@ -184,6 +187,7 @@ impl Account {
     /// Starts the figures anew. What goes on goes on.
     pub(crate) fn restart(&mut self, at: u64, vcpus: usize) {
         self.advance(at);
+        self.stalls.restart();
         self.figures = Figures::new(vcpus);
     }
 

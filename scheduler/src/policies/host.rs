@@ -4,7 +4,7 @@
 //!    leave one.
 //! 2. The driver lets the threads run on all host cores of the run and leaves the rest to the host.
 //! 3. Time that a thread waited for the host (schedstat's run delay) is reported as ready time.
-//! 4. Weights and shares are refused: the host is not told of them.
+//! 4. Nice values are set on the threads. Weights and shares are refused: the host is not told.
 //!
 //! Source: the scheduler of the machine that this runs on. In `sim`, where there is no such machine,
 //! the driver takes `eevdf` with Linux's defaults instead and says so.
@@ -25,7 +25,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         "Every vCPU has a core of its own as far as the dispatcher knows.",
         "The threads may run on all host cores of the run; the host chooses.",
         "Time that a thread waited for the host is reported as ready time.",
-        "Weights and shares are refused: the host is not told of them.",
+        "Nice values are set on the threads. Weights and shares are refused: the host is not told.",
     ],
     source: "the scheduler of the machine that this runs on; in sim, eevdf with Linux's defaults",
     quirks: &["What the host decides is seen only as sums (schedstat), not decision by decision."],
@@ -51,8 +51,7 @@ fn own_core(vcpu: VcpuId) -> CoreId {
 
 impl Policy for Host {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
-        let knows = "none: the host schedules, and is not told";
-        params.no_nice("host", knows)?;
+        let knows = "nice values, which are set on the threads; of all else the host is not told";
         params.no_slice("host", knows)?;
         params.no_limits("host", knows)?;
         params.no_weights("host", knows)?;

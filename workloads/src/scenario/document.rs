@@ -213,6 +213,25 @@ impl<'a> Table<'a> {
         Some((written, fault))
     }
 
+    /// True or false.
+    pub(super) fn switch(&mut self, key: &str) -> Result<Option<bool>, Fault> {
+        let source = self.source;
+        self.take(key)
+            .map(|value| {
+                let switch = value.get_ref().as_bool();
+                switch.ok_or_else(|| wrong(source, key, "true or false", &value))
+            })
+            .transpose()
+    }
+
+    /// Whether a key has this word as its value; only then it is taken.
+    pub(super) fn word(&mut self, key: &str, word: &str) -> bool {
+        let found = self.entries.iter().position(|(known, value)| {
+            known.value == key && value.get_ref().as_str() == Some(word)
+        });
+        found.map(|place| self.entries.remove(place)).is_some()
+    }
+
     /// The tables of a list of tables.
     pub(super) fn tables(&mut self, key: &str, place: &'static str) -> Result<Vec<Self>, Fault> {
         let Some(value) = self.take(key) else {

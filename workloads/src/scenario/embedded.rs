@@ -27,6 +27,21 @@ const TEXTS: &[(&str, &str)] = scenarios![
     "build",
     "crowd",
     "faults",
+    "fair-share",
+    "many",
+    "nice",
+    "no-exit-loop",
+    "parked-vcpus",
+    "busy-neighbour",
+    "busy-neighbour-weighted",
+    "wide-stall",
+    "quota-freeze",
+    "tick-exploit",
+    "weights-not-understood",
+    "audio-deadline",
+    "rt-hog",
+    "vm-storm",
+    "thousand",
 ];
 
 /// What a list of scenarios shows of one.

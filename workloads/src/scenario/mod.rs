@@ -9,6 +9,7 @@ mod build;
 mod document;
 mod embedded;
 mod error;
+pub mod expect;
 mod flow;
 mod model;
 mod read;
@@ -35,6 +36,8 @@ pub const MAX_VCPUS: usize = 100_000;
 pub const MAX_LOCKS: usize = 1_024;
 /// The most ops of a program, its end included.
 pub const MAX_OPS: usize = 1_024;
+/// The start of a vCPU that is parked: it never joins the run, which is over before.
+pub const NEVER: Nanos = Nanos::MAX;
 /// The longest duration, and the longest warm-up.
 pub const LONGEST_RUN: Nanos = Nanos::from_secs(86_400);
 /// The vector that `interrupt` raises.
@@ -57,8 +60,21 @@ static DEFAULT_POLICY: LazyLock<PolicySpec> = LazyLock::new(|| PolicySpec {
     layers: Vec::new(),
 });
 
-/// A scenario that was read and found to be in order.
+/// A real-time thread of the host that takes a core away now and then, whatever runs there.
 #[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostThread {
+    /// Which of the run's cores, from 0.
+    pub core: u16,
+    /// When it begins, from the start of the run's preparation.
+    pub start: Nanos,
+    /// How long it works at a time.
+    pub busy: Nanos,
+    /// From the beginning of one such time to that of the next.
+    pub period: Nanos,
+}
+
+/// A scenario that was read and found to be in order.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
     /// Its name.
     pub name: String,
@@ -72,6 +88,14 @@ pub struct Scenario {
     pub duration: Nanos,
     /// How long to run before that.
     pub warmup: Nanos,
+    /// The suites that it belongs to, of [`expect::SUITES`].
+    pub suites: Vec<String>,
+    /// The only backend on which it shows what it is about, if there is one.
+    pub only_on: Option<String>,
+    /// Threads of the host that disturb it; on real hardware only.
+    pub host_threads: Vec<HostThread>,
+    /// What must hold of its runs.
+    pub expectations: Vec<expect::Expectation>,
     file: String,
     built: Built,
 }
@@ -126,9 +150,11 @@ impl Scenario {
         let read = || {
             let scenario = read::scenario(text)?;
             let built = build::build(&scenario)?;
-            Ok((scenario, built))
+            let expectations = expect::resolve(scenario.expectations.clone(), &built)?;
+            Ok((scenario, built, expectations))
         };
-        let (scenario, built) = read().map_err(|fault: Fault| fault.in_file(file, text))?;
+        let (scenario, built, expectations) =
+            read().map_err(|fault: Fault| fault.in_file(file, text))?;
         Ok(Self {
             name: scenario.name,
             description: scenario.description,
@@ -136,6 +162,10 @@ impl Scenario {
             cores: scenario.cores,
             duration: scenario.duration,
             warmup: scenario.warmup,
+            suites: scenario.suites,
+            only_on: scenario.only_on,
+            host_threads: scenario.host_threads,
+            expectations,
             file: file.to_owned(),
             built,
         })

@@ -1,6 +1,8 @@
 //! A scenario as it is written: VMs and vCPUs with names, counts and steps, not yet numbered.
 
+use super::HostThread;
 use super::document::Located;
+use super::expect::ExpectText;
 use super::step::Statement;
 use crate::run::LockKind;
 use stealtime_scheduler::spec::PolicySpec;
@@ -50,7 +52,7 @@ pub(super) struct VmText {
 }
 
 /// A scenario file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct ScenarioText {
     pub(super) name: String,
     pub(super) description: String,
@@ -59,4 +61,8 @@ pub(super) struct ScenarioText {
     pub(super) duration: Nanos,
     pub(super) warmup: Nanos,
     pub(super) vms: Vec<VmText>,
+    pub(super) suites: Vec<String>,
+    pub(super) only_on: Option<String>,
+    pub(super) host_threads: Vec<HostThread>,
+    pub(super) expectations: Vec<ExpectText>,
 }

@@ -2,10 +2,13 @@
 
 use super::document::{Located, Table, Text};
 use super::error::{Fault, Problem};
+use super::expect;
 use super::flow;
 use super::model::{Rounds, ScenarioText, StepLine, VcpuText, VmText};
 use super::step::{NAME, Statement, is_name};
-use super::{DEFAULT_DURATION, DEFAULT_POLICY, LONGEST_RUN, MAX_LOCKS, MAX_VCPUS, MAX_VMS};
+use super::{
+    DEFAULT_DURATION, DEFAULT_POLICY, HostThread, LONGEST_RUN, MAX_LOCKS, MAX_VCPUS, MAX_VMS, NEVER,
+};
 use crate::run::LockKind;
 use stealtime_scheduler::registry;
 use stealtime_scheduler::spec::PolicySpec;
@@ -19,6 +22,10 @@ const ROOT_KEYS: &[&str] = &[
     "duration",
     "warmup",
     "vm",
+    "suites",
+    "only-on",
+    "host-thread",
+    "expect",
 ];
 const VM_KEYS: &[&str] = &["name", "count", "shares", "cap", "locks", "vcpu"];
 const VCPU_KEYS: &[&str] = &[
@@ -46,6 +53,14 @@ pub(super) fn scenario(source: &str) -> Result<ScenarioText, Fault> {
         .map_or(1, |cores| cores.value);
     let duration = root.time("duration", SHORTEST..=LONGEST_RUN)?;
     let warmup = root.time("warmup", Nanos::ZERO..=LONGEST_RUN)?;
+    let suites = expect::suites(&mut root)?;
+    let only_on = only_on(&mut root)?;
+    let host_threads = root.tables("host-thread", "[[host-thread]]")?;
+    let host_threads = host_threads
+        .into_iter()
+        .map(|table| host_thread(table, cores));
+    let host_threads = host_threads.collect::<Result<_, _>>()?;
+    let expectations = expect::expectations(&mut root)?;
     let vms = root.tables("vm", "[[vm]]")?;
     let vms = root.need(
         "vm",
@@ -60,7 +75,42 @@ pub(super) fn scenario(source: &str) -> Result<ScenarioText, Fault> {
         duration: duration.map_or(DEFAULT_DURATION, |time| time.value),
         warmup: warmup.map_or(Nanos::ZERO, |time| time.value),
         vms: vms.into_iter().map(vm).collect::<Result<_, _>>()?,
+        suites,
+        only_on,
+        host_threads,
+        expectations,
     })
+}
+
+fn host_thread(mut table: Table<'_>, cores: u16) -> Result<HostThread, Fault> {
+    table.only(&["core", "start", "busy", "period"])?;
+    let core = table.int("core", 0..=cores - 1)?;
+    let start = table.time("start", Nanos::ZERO..=LONGEST_RUN)?;
+    let bounds = Nanos::from_micros(100)..=Nanos::from_secs(10);
+    let period = table.time("period", bounds)?;
+    let period = table.need("period", "a time, as \"60ms\"", period)?.value;
+    // Some of each period is left to the guests, or nothing could be measured.
+    let busy = table.time(
+        "busy",
+        Nanos::from_micros(10)..=Nanos(period.get() / 10 * 9),
+    )?;
+    let busy = table.need("busy", "a time, as \"30ms\"", busy)?.value;
+    Ok(HostThread {
+        core: core.map_or(0, |core| core.value),
+        start: start.map_or(Nanos::ZERO, |start| start.value),
+        busy,
+        period,
+    })
+}
+
+fn only_on(root: &mut Table<'_>) -> Result<Option<String>, Fault> {
+    let expected = "a backend, \"kvm\" or \"sim\"";
+    match root.text("only-on", expected)? {
+        Some(text) if !matches!(&*text.value, "kvm" | "sim") => {
+            Err(value("only-on", &text, expected.to_owned()))
+        }
+        text => Ok(text.map(|text| text.value)),
+    }
 }
 
 fn value(key: &str, text: &Text, expected: String) -> Fault {
@@ -172,7 +222,12 @@ fn vcpu(mut table: Table<'_>, vm: &str, locks: &[(String, LockKind)]) -> Result<
     let slice = table.time("slice", Nanos::from_micros(1)..=Nanos::from_secs(10))?;
     let cap = table.int("cap", 1..=100u32)?;
     let reservation = reservation(&mut table)?;
-    let start = table.time("start", Nanos::ZERO..=LONGEST_RUN)?;
+    let start = match table.word("start", "never") {
+        true => Some(NEVER),
+        false => table
+            .time("start", Nanos::ZERO..=LONGEST_RUN)?
+            .map(|start| start.value),
+    };
     let rounds = rounds(&mut table)?;
     let setup = table.texts("setup", STEPS)?.unwrap_or_default();
     let program = table
@@ -186,7 +241,7 @@ fn vcpu(mut table: Table<'_>, vm: &str, locks: &[(String, LockKind)]) -> Result<
         slice: slice.map(|slice| slice.value),
         cap,
         reservation,
-        start: start.map_or(Nanos::ZERO, |start| start.value),
+        start: start.unwrap_or(Nanos::ZERO),
         setup: steps(setup)?,
         program: steps(program)?,
         rounds,

@@ -1,6 +1,7 @@
 //! Every kind of error names its file, its line and what was expected.
 
 mod document;
+mod expectation;
 mod program;
 
 use stealtime_workloads::scenario::{Position, Problem, Scenario};
