@@ -101,7 +101,9 @@ fn every_program_does_something_that_takes_time_and_names_only_what_there_is() {
                 Action::Lock(lock) | Action::Unlock(lock) => {
                     assert!(usize::from(lock) < locks, "{name}");
                 }
-                Action::HostLock { lock, .. } | Action::HostUnlock(lock) => {
+                Action::HostLock { lock, .. }
+                | Action::HostAcquire { lock, .. }
+                | Action::HostUnlock(lock) => {
                     assert!(usize::from(lock) < plan.host_locks.len(), "{name}");
                 }
                 Action::Interrupt { vcpu, .. } => {
@@ -126,7 +128,9 @@ fn locks_and_requests_are_taken_and_given_back_in_turn() {
             match action {
                 Action::Lock(lock) => assert!(guest.insert(lock), "{name}"),
                 Action::Unlock(lock) => assert!(guest.remove(&lock), "{name}"),
-                Action::HostLock { lock, .. } => assert!(host.insert(lock), "{name}"),
+                Action::HostLock { lock, .. } | Action::HostAcquire { lock, .. } => {
+                    assert!(host.insert(lock), "{name}");
+                }
                 Action::HostUnlock(lock) => assert!(host.remove(&lock), "{name}"),
                 Action::RequestBegin => assert!(!std::mem::replace(&mut open, true), "{name}"),
                 Action::RequestEnd => assert!(std::mem::replace(&mut open, false), "{name}"),

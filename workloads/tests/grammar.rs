@@ -4,7 +4,7 @@
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, proptest};
 use std::num::NonZeroU32;
-use stealtime_guest::op::{Length, Misdeed, Step};
+use stealtime_guest::op::{HostMode, Length, Misdeed, Step};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::scenario::{
     INTERRUPT_VECTOR, LONGEST_STEP, SHORTEST_PERIOD, Scenario, Statement, TIMER_VECTOR, Target,
@@ -40,6 +40,10 @@ fn statement() -> impl Strategy<Value = Statement> {
         name().prop_map(Statement::Lock),
         name().prop_map(Statement::Unlock),
         (name(), any::<bool>()).prop_map(|(lock, kernel_priority)| Statement::HostLock {
+            lock,
+            kernel_priority
+        }),
+        (name(), any::<bool>()).prop_map(|(lock, kernel_priority)| Statement::HostReadLock {
             lock,
             kernel_priority
         }),
@@ -222,6 +226,39 @@ fn spin_and_timer_and_host_locks_become_ops() {
         Step::End,
     ];
     assert_eq!(compiled("repeat = \"once\"", program), expected);
+}
+
+#[test]
+fn a_host_lock_is_taken_as_the_kind_that_it_is_declared() {
+    let text = "name = \"t\"\ndescription = \"d\"\n\
+                host-locks = { m = \"mutex\", r = \"rwlock\", h = \"handoff\" }\n\
+                [[vm]]\nname = \"a\"\n[[vm.vcpu]]\nname = \"v\"\nrepeat = \"once\"\n\
+                program = [\"host-lock m\", \"host-lock r\", \"host-unlock r\", \
+                \"host-read-lock r kernel-priority\", \"host-lock h\", \"host-lock plain\", \
+                \"host-unlock r\"]\n";
+    let scenario = Scenario::parse("t.toml", text).unwrap_or_else(|error| panic!("{error}"));
+    let steps = scenario.vcpus()[0].program.iter();
+    let steps: Vec<_> = steps.map(|op| Step::decode(*op).expect("ours")).collect();
+    let as_mode = |lock, mode, kernel_priority| Step::HostAcquire {
+        lock,
+        mode,
+        kernel_priority,
+    };
+    let plain = |lock| Step::HostLock {
+        lock,
+        kernel_priority: false,
+    };
+    let expected = [
+        as_mode(0, HostMode::Mutex, false),
+        as_mode(1, HostMode::Write, false),
+        Step::HostUnlock(1),
+        as_mode(1, HostMode::Read, true),
+        plain(2),
+        plain(3),
+        Step::HostUnlock(1),
+        Step::End,
+    ];
+    assert_eq!(steps, expected);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! in the order of its `locks` table; host locks in the order in which programs first name them.
 
 use super::error::{Fault, Problem, StepFault, nearest};
+use super::host_lock::{self, HostLockKinds};
 use super::model::{Rounds, ScenarioText, StepLine, VcpuText, VmText};
 use super::step::{Statement, Target};
 use super::{INTERRUPT_VECTOR, MAX_LOCKS, MAX_OPS, MAX_VCPUS, MAX_VMS, TIMER_VECTOR};
@@ -39,11 +40,15 @@ struct Names {
     vcpus: HashMap<String, u32>,
     in_order: Vec<String>,
     host_locks: Vec<String>,
+    host_kinds: HostLockKinds,
 }
 
 /// Numbers everything.
 pub(super) fn build(scenario: &ScenarioText) -> Result<Built, Fault> {
-    let mut names = Names::default();
+    let mut names = Names {
+        host_kinds: scenario.host_locks.clone(),
+        ..Names::default()
+    };
     let copies = copies(scenario)?;
     for (vm, vm_name, _) in &copies {
         names.add(vm, vm_name)?;
@@ -240,10 +245,17 @@ impl Names {
             Statement::HostLock {
                 lock,
                 kernel_priority,
-            } => Step::HostLock {
-                lock: self.host_lock(lock, line)?,
-                kernel_priority: *kernel_priority,
-            },
+            } => {
+                let number = self.host_lock(lock, line)?;
+                host_lock::take(&self.host_kinds, lock, number, *kernel_priority)
+            }
+            Statement::HostReadLock {
+                lock,
+                kernel_priority,
+            } => {
+                let number = self.host_lock(lock, line)?;
+                host_lock::read(&self.host_kinds, lock, number, *kernel_priority, line)?
+            }
             Statement::HostUnlock(lock) => Step::HostUnlock(self.host_lock(lock, line)?),
             Statement::UserReturn => Step::UserReturn,
             Statement::Begin => Step::RequestBegin,

@@ -13,7 +13,7 @@ use stealtime_guest::interp::MAX_NESTING;
 
 /// Steps that take time, for messages.
 const TIMED: &str = "run, spin, sleep, host-wait, hypervisor, timer, wait, yield, interrupt, \
-                     host-lock, host-unlock, user-return, exit, fault";
+                     host-lock, host-read-lock, host-unlock, user-return, exit, fault";
 
 /// What is held or open at a step.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -152,7 +152,7 @@ impl<'a> Walk<'a> {
                 self.known(lock)?;
                 release(&mut self.held.guest_locks, "lock", lock)?;
             }
-            Statement::HostLock { lock, .. } => {
+            Statement::HostLock { lock, .. } | Statement::HostReadLock { lock, .. } => {
                 take(&mut self.held.host_locks, "host-lock", lock)?;
             }
             Statement::HostUnlock(lock) => {

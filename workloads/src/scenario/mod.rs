@@ -11,6 +11,7 @@ mod embedded;
 mod error;
 pub mod expect;
 mod flow;
+mod host_lock;
 mod model;
 mod read;
 mod step;

@@ -2,6 +2,7 @@
 
 use super::HostThread;
 use super::document::Located;
+use super::host_lock::HostLockKinds;
 use super::expect::ExpectText;
 use super::step::Statement;
 use crate::run::LockKind;
@@ -60,6 +61,7 @@ pub(super) struct ScenarioText {
     pub(super) cores: u16,
     pub(super) duration: Nanos,
     pub(super) warmup: Nanos,
+    pub(super) host_locks: HostLockKinds,
     pub(super) vms: Vec<VmText>,
     pub(super) suites: Vec<String>,
     pub(super) only_on: Option<String>,

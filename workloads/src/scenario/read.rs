@@ -4,6 +4,7 @@ use super::document::{Located, Table, Text};
 use super::error::{Fault, Problem};
 use super::expect;
 use super::flow;
+use super::host_lock;
 use super::model::{Rounds, ScenarioText, StepLine, VcpuText, VmText};
 use super::step::{NAME, Statement, is_name};
 use super::{
@@ -21,6 +22,7 @@ const ROOT_KEYS: &[&str] = &[
     "cores",
     "duration",
     "warmup",
+    "host-locks",
     "vm",
     "suites",
     "only-on",
@@ -61,6 +63,7 @@ pub(super) fn scenario(source: &str) -> Result<ScenarioText, Fault> {
         .map(|table| host_thread(table, cores));
     let host_threads = host_threads.collect::<Result<_, _>>()?;
     let expectations = expect::expectations(&mut root)?;
+    let host_locks = host_lock::kinds(&mut root)?;
     let vms = root.tables("vm", "[[vm]]")?;
     let vms = root.need(
         "vm",
@@ -74,6 +77,7 @@ pub(super) fn scenario(source: &str) -> Result<ScenarioText, Fault> {
         cores,
         duration: duration.map_or(DEFAULT_DURATION, |time| time.value),
         warmup: warmup.map_or(Nanos::ZERO, |time| time.value),
+        host_locks,
         vms: vms.into_iter().map(vm).collect::<Result<_, _>>()?,
         suites,
         only_on,

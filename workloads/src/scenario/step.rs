@@ -16,7 +16,7 @@ pub const LONGEST_STEP: Nanos = Nanos::from_secs(3_600);
 pub const SHORTEST_PERIOD: Nanos = Nanos::from_micros(10);
 
 /// All first words, in the order in which messages list them.
-pub const WORDS: [&str; 22] = [
+pub const WORDS: [&str; 23] = [
     "run",
     "spin",
     "sleep",
@@ -29,6 +29,7 @@ pub const WORDS: [&str; 22] = [
     "lock",
     "unlock",
     "host-lock",
+    "host-read-lock",
     "host-unlock",
     "user-return",
     "begin",
@@ -92,7 +93,14 @@ pub enum Statement {
         /// With a request for kernel priority.
         kernel_priority: bool,
     },
-    /// Release it.
+    /// Take a reader-writer lock in the hypervisor as a reader.
+    HostReadLock {
+        /// Its name.
+        lock: String,
+        /// With a request for kernel priority.
+        kernel_priority: bool,
+    },
+    /// Release it, of whatever kind.
     HostUnlock(String),
     /// Pass through user mode of the host.
     UserReturn,
@@ -281,6 +289,10 @@ impl Statement {
                 lock: words.name("the name of a lock in the hypervisor")?,
                 kernel_priority: words.kernel_priority()?,
             },
+            "host-read-lock" => Self::HostReadLock {
+                lock: words.name("the name of a lock in the hypervisor")?,
+                kernel_priority: words.kernel_priority()?,
+            },
             "host-unlock" => Self::HostUnlock(words.name("the name of a lock in the hypervisor")?),
             "user-return" => Self::UserReturn,
             "begin" => Self::Begin,
@@ -316,6 +328,14 @@ pub(super) fn exact(Nanos(nanos): Nanos) -> String {
         _ if nanos == 0 => "0".into(),
         Some((size, unit)) => format!("{}{unit}", nanos / size),
         None => format!("{nanos}ns"),
+    }
+}
+
+const fn asking(kernel_priority: bool) -> &'static str {
+    if kernel_priority {
+        " kernel-priority"
+    } else {
+        ""
     }
 }
 
@@ -359,14 +379,11 @@ impl fmt::Display for Statement {
             Self::HostLock {
                 lock,
                 kernel_priority,
-            } => {
-                let priority = if *kernel_priority {
-                    " kernel-priority"
-                } else {
-                    ""
-                };
-                write!(f, "host-lock {lock}{priority}")
-            }
+            } => write!(f, "host-lock {lock}{}", asking(*kernel_priority)),
+            Self::HostReadLock {
+                lock,
+                kernel_priority,
+            } => write!(f, "host-read-lock {lock}{}", asking(*kernel_priority)),
             Self::HostUnlock(lock) => write!(f, "host-unlock {lock}"),
             Self::UserReturn => f.write_str("user-return"),
             Self::Begin => f.write_str("begin"),

@@ -54,6 +54,19 @@ fn a_wrong_argument_is_told_at_its_own_column() {
 }
 
 #[test]
+fn only_a_declared_reader_writer_lock_has_readers() {
+    let expected = ["for readers", "host-locks = { h = \"rwlock\" }"];
+    expect_steps(&["host-read-lock h", "host-unlock h"], 12, &expected);
+}
+
+#[test]
+fn a_host_lock_of_an_unknown_kind_is_told_with_those_that_there_are() {
+    let text = format!("host-locks = {{ h = \"spin\" }}\n{HEAD}program = [\"spin\"]\n");
+    let parts = ["h", "\"spin\"", "\"handoff\", \"mutex\" or \"rwlock\""];
+    expect(&text, 1, &parts);
+}
+
+#[test]
 fn an_unknown_lock_is_told_with_the_locks_of_the_vm() {
     expect_steps(
         &["run 1ms", "lock k"],
