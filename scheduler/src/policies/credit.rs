@@ -480,7 +480,7 @@ impl Policy for Credit {
         }
     }
 
-    fn tick(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Preempt {
+    fn tick(&mut self, _now: Nanos, _core: CoreId, vcpu: VcpuId) -> Preempt {
         let by_tick = self.by_tick;
         let unit = self.unit(vcpu);
         if unit.priority == Priority::Boost {
