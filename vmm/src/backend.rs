@@ -148,10 +148,8 @@ impl Backend for KvmBackend {
                 clock: agreement(clock, &dismissed),
                 host_interference_ns: measured.host_interference.get(),
                 notes,
-                ..Quality::default()
             },
             interrupted: measured.interrupted,
-            ..Outcome::default()
         })
     }
 }
