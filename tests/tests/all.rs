@@ -8,6 +8,7 @@ mod doctor;
 mod engine;
 mod kept;
 mod kvm_runs;
+mod lab;
 mod machine;
 mod reproduce;
 mod sim_runs;
