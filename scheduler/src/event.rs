@@ -97,7 +97,8 @@ pub enum EventKind {
     Preempted(CoreId, PreemptReason),
     /// It gave up its core but stays runnable.
     Yielded(CoreId),
-    /// It left its core to wait.
+    /// It left its core to wait; or it was woken to try a mutex again, found it taken when its turn
+    /// on a core came, and waits on without having run.
     Blocked(Waits),
     /// It was given a core other than its last.
     Migrated {

@@ -1,7 +1,7 @@
 //! What a stream says, added up: the states of every vCPU over time.
 
 use crate::plans::Done;
-use stealtime_scheduler::event::{Event, EventKind};
+use stealtime_scheduler::event::{Event, EventKind, Waits};
 use stealtime_scheduler::ids::{CoreId, VcpuId};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::Entry;
@@ -100,6 +100,11 @@ fn follows(state: State, core: Option<CoreId>, event: &Event) -> Option<(State, 
         EventKind::Yielded(_) => {
             expect(&[Hypervisor]);
             Some((Ready, None))
+        }
+        EventKind::Blocked(Waits::HostLock(..)) => {
+            // From `Ready` if it was woken to try a mutex again and found it taken.
+            expect(&[Hypervisor, Ready]);
+            Some((Blocked, None))
         }
         EventKind::Blocked(_) => {
             expect(&[Hypervisor]);

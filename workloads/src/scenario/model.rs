@@ -2,8 +2,8 @@
 
 use super::HostThread;
 use super::document::Located;
-use super::host_lock::HostLockKinds;
 use super::expect::ExpectText;
+use super::host_lock::HostLockKinds;
 use super::step::Statement;
 use crate::run::LockKind;
 use stealtime_scheduler::spec::PolicySpec;

@@ -1,6 +1,7 @@
 //! The dispatcher's rules, one claim a test.
 
 mod hand_over;
+mod lock_kinds;
 mod locks;
 mod retire;
 mod violations;

@@ -190,7 +190,7 @@ impl Dispatch {
     /// Takes a thread off its queue; whether it was on one.
     pub(super) fn remove(&mut self, vcpu: VcpuId) -> bool {
         let queued = self.lists.remove(vcpu);
-        if self.lists.waiting() == 0 {
+        if self.apart() && self.lists.waiting() == 0 {
             self.retry.fill(None);
         }
         queued
@@ -231,6 +231,11 @@ impl Dispatch {
         self.seats[vcpu.index()].last = Some(core);
         self.running[core.index()] = Some(vcpu);
         Some(vcpu)
+    }
+
+    /// Whether there are cores that share no cache: only then anybody is protected.
+    const fn apart(&self) -> bool {
+        self.cache < self.retry.len()
     }
 
     fn steal(&mut self, now: Nanos, thief: CoreId) -> Option<VcpuId> {
@@ -346,7 +351,11 @@ impl Dispatch {
 
     /// When an idle core looks again for somebody to steal.
     pub(super) fn wants_timer(&self) -> Option<Nanos> {
-        self.retry.iter().flatten().min().copied()
+        if self.apart() {
+            self.retry.iter().flatten().min().copied()
+        } else {
+            None
+        }
     }
 
     /// The protection of somebody is over: idle cores are about to pick.
@@ -358,7 +367,7 @@ impl Dispatch {
 
     /// Not while a core is idle because all that wait are protected.
     pub(super) fn conserving(&self) -> WorkConserving {
-        if self.retry.iter().all(Option::is_none) {
+        if self.wants_timer().is_none() {
             WorkConserving::Yes
         } else {
             WorkConserving::No
