@@ -235,7 +235,7 @@ fn a_host_lock_is_taken_as_the_kind_that_it_is_declared() {
                 [[vm]]\nname = \"a\"\n[[vm.vcpu]]\nname = \"v\"\nrepeat = \"once\"\n\
                 program = [\"host-lock m\", \"host-lock r\", \"host-unlock r\", \
                 \"host-read-lock r kernel-priority\", \"host-lock h\", \"host-lock plain\", \
-                \"host-unlock r\"]\n";
+                \"host-unlock r\", \"host-unlock h\", \"host-unlock plain\", \"host-unlock m\"]\n";
     let scenario = Scenario::parse("t.toml", text).unwrap_or_else(|error| panic!("{error}"));
     let steps = scenario.vcpus()[0].program.iter();
     let steps: Vec<_> = steps.map(|op| Step::decode(*op).expect("ours")).collect();
@@ -256,6 +256,9 @@ fn a_host_lock_is_taken_as_the_kind_that_it_is_declared() {
         plain(2),
         plain(3),
         Step::HostUnlock(1),
+        Step::HostUnlock(2),
+        Step::HostUnlock(3),
+        Step::HostUnlock(0),
         Step::End,
     ];
     assert_eq!(steps, expected);
