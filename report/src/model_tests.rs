@@ -22,7 +22,7 @@ fn sorted(names: &[&str]) -> Vec<String> {
     names
 }
 
-const TOP: [&str; 17] = [
+const TOP: [&str; 18] = [
     "format_version",
     "backend",
     "policy",
@@ -33,6 +33,7 @@ const TOP: [&str; 17] = [
     "warmup_ns",
     "wall_ns",
     "interrupted",
+    "stall",
     "vcpus",
     "vms",
     "run",
