@@ -159,7 +159,7 @@ fn exec(arguments: &LabExecArgs) -> Outcome {
     };
     let spinner = Spinner::new(Remarks::new(false));
     let done = lab.run(&command, interrupt::flag(), &mut |sight| {
-        spinner.show(sight.stage)
+        spinner.show(sight.stage);
     });
     drop(spinner);
     let done = done.map_err(|error| match error {
