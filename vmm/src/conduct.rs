@@ -87,7 +87,6 @@ impl<'a> Course<'a> {
         }
         let stopped = stop.load(Ordering::Relaxed) || self.engine.is_broken();
         let interrupted = stopped && self.engine.clock.now() < end;
-        self.tell_delays();
         let after = self.views(Input::Mark(Mark::MeasureEnd));
         Measured {
             guests: after
@@ -145,7 +144,10 @@ impl<'a> Course<'a> {
         self.observer.progress(self.engine.clock.now());
     }
 
+    /// What the guests saw up to a mark. What threads waited up to it is told before it, so that no
+    /// interference is booked on the wrong side.
     fn views(&self, mark: Input) -> Vec<GuestView> {
+        self.tell_delays();
         let seats = self.engine.seats().iter();
         let views = seats.map(|seat| seat.watch.view()).collect();
         self.engine.report(&[mark]);

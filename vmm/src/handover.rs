@@ -16,7 +16,7 @@ use stealtime_scheduler::dispatcher::{Dispatcher, Output};
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::event::EventKind;
 use stealtime_scheduler::ids::{VcpuId, VmId};
-use stealtime_scheduler::input::{Input, RetireReason};
+use stealtime_scheduler::input::{Input, Mark, RetireReason};
 use stealtime_scheduler::policy::VcpuParams;
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Entry, Observer, Plan, VcpuPlan, VmPlan};
@@ -455,4 +455,17 @@ fn under_the_hosts_own_scheduling_all_run_and_nobody_is_kicked() {
     }
     let delays = ran.count(|input| matches!(input, Input::HostDelay { .. }));
     assert!(delays > 0, "four on two cores wait");
+}
+
+#[test]
+fn what_threads_waited_during_the_warm_up_is_told_before_the_measurement() {
+    let mut plan = plan("host", &[0, 1, 2, 3], Nanos::from_millis(60));
+    // Shorter than the interval at which delays are told by themselves.
+    plan.warmup = Nanos::from_millis(60);
+    let ran = run(plan, (0..4).map(|_| spinner()).collect(), &NEVER);
+    ran.check();
+    let start = Input::Mark(Mark::MeasureStart);
+    let before = ran.inputs().take_while(|input| *input != start);
+    let delays = before.filter(|input| matches!(input, Input::HostDelay { .. }));
+    assert!(delays.count() > 0, "four on two cores wait");
 }
