@@ -267,7 +267,7 @@ pub struct Clocks {
 /// The dispatcher calls it from one thread, never within another of its calls. Whenever a method
 /// names a vCPU on a core, that vCPU has just been charged up to `now`.
 pub trait Policy: Debug + Send {
-    /// The clocks it wants. Asked once, before anything else.
+    /// The clocks it wants. Asked once, after every vCPU was declared.
     fn clocks(&self) -> Clocks {
         Clocks::default()
     }

@@ -43,6 +43,12 @@ impl<K: Ord + Copy> KeyedQueue<K> {
         Some(key)
     }
 
+    /// Whether a vCPU is queued.
+    #[must_use]
+    pub fn contains(&self, vcpu: VcpuId) -> bool {
+        self.places.get(vcpu.index()).is_some_and(Option::is_some)
+    }
+
     /// The first with its key.
     #[must_use]
     pub fn first(&self) -> Option<(K, VcpuId)> {
@@ -123,7 +129,9 @@ mod tests {
         queue.insert(VcpuId(1), 3);
         assert_eq!(queue.len(), 1);
         assert_eq!(queue.first(), Some((3, VcpuId(1))));
+        assert!(queue.contains(VcpuId(1)) && !queue.contains(VcpuId(7)));
         assert_eq!(queue.remove(VcpuId(1)), Some(3));
+        assert!(!queue.contains(VcpuId(1)));
         assert_eq!(queue.remove(VcpuId(1)), None);
         assert_eq!(queue.remove(VcpuId(99)), None);
     }

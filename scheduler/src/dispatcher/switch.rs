@@ -306,7 +306,7 @@ impl Dispatcher {
             return;
         };
         // An idle core elsewhere takes it without anyone being disturbed.
-        if self.busy < self.cores.len() && self.policy.conserving() == WorkConserving::Yes {
+        if self.busy < self.cores.len() {
             self.fill_idle_cores(out);
             if self.vcpus[woken.index()].state != State::Ready {
                 return;

@@ -8,7 +8,7 @@
 //! 4. A vCPU that wakes is brought up to the scheduler's virtual time (SVT: the least AVT of any
 //!    runnable vCPU), so that sleep earns nothing.
 //! 5. With `warp` above zero every vCPU that wakes is warped: it borrows that much virtual time, for at
-//!    most `warp-limit` of run time, and not again for `unwarp` of run time of all.
+//!    most `warp-limit` of run time, and not again until `unwarp` has passed since the warp began.
 //! 6. One queue for all cores.
 //!
 //! Source: Duda and Cheriton, "Borrowed-virtual-time (BVT) scheduling: supporting latency-sensitive
@@ -76,24 +76,27 @@ pub const INFO: PolicyInfo = PolicyInfo {
                 max: Nanos::from_secs(10),
             },
             default: "5ms",
-            help: "time that must pass between two warps of a vCPU",
+            help: "time from the beginning of a warp to that of the next",
         },
     ],
     scheduled_by: ScheduledBy::Policy,
     consistent: |_options| Ok(()),
-    build: |options, cores| {
-        Box::new(Bvt {
-            allowance: options.time("allowance"),
-            warp: options.time("warp"),
-            warp_limit: options.time("warp-limit"),
-            unwarp: options.time("unwarp"),
-            clients: Vec::new(),
-            queue: KeyedQueue::default(),
-            running: vec![None; usize::from(cores)],
-            svt: 0,
-        })
-    },
+    build: |options, cores| Box::new(bvt(options, cores)),
 };
+
+fn bvt(options: &crate::spec::Options, cores: u16) -> Bvt {
+    Bvt {
+        allowance: options.time("allowance"),
+        warp: options.time("warp"),
+        warp_limit: options.time("warp-limit"),
+        unwarp: options.time("unwarp"),
+        clients: Vec::new(),
+        queue: KeyedQueue::default(),
+        by_avt: KeyedQueue::default(),
+        running: vec![None; usize::from(cores)],
+        svt: 0,
+    }
+}
 
 /// Virtual nanoseconds of a vCPU of weight 1 for a nanosecond of run time.
 const SCALE: i128 = 1 << 10;
@@ -116,6 +119,8 @@ struct Bvt {
     unwarp: Nanos,
     clients: Vec<Client>,
     queue: KeyedQueue<i128>,
+    /// The same vCPUs by actual virtual time, for the scheduler's.
+    by_avt: KeyedQueue<i128>,
     running: Vec<Option<VcpuId>>,
     svt: i128,
 }
@@ -142,10 +147,7 @@ impl Bvt {
 
     /// SVT: the least AVT of any runnable vCPU; it never goes back.
     fn advance_svt(&mut self) {
-        let queued = self
-            .queue
-            .first()
-            .map(|(_, vcpu)| self.clients[vcpu.index()].avt);
+        let queued = self.by_avt.first().map(|(avt, _)| avt);
         let running = self
             .running
             .iter()
@@ -193,17 +195,20 @@ impl Policy for Bvt {
             key = key.max(last);
         }
         self.queue.insert(vcpu, key);
+        self.by_avt.insert(vcpu, self.clients[vcpu.index()].avt);
         Placed(home)
     }
 
     fn remove(&mut self, _now: Nanos, vcpu: VcpuId) {
         self.queue.remove(vcpu);
+        self.by_avt.remove(vcpu);
     }
 
     fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
         let Some((_, vcpu)) = self.queue.pop_first() else {
             return Pick::Idle;
         };
+        self.by_avt.remove(vcpu);
         self.running[core.index()] = Some(vcpu);
         self.clients[vcpu.index()].home = core;
         Pick::Run(vcpu, self.slice(vcpu))
@@ -301,5 +306,29 @@ mod tests {
             warped_share >= share && warped_share <= 1.0 / 3.0 + 0.01,
             "{warped_share}"
         );
+    }
+
+    #[test]
+    fn the_virtual_time_of_the_scheduler_is_the_least_actual_one_even_when_others_are_warped() {
+        let (_, options) = crate::registry::check(&"bvt:warp=50ns".parse().expect("a policy"))
+            .expect("understood");
+        let mut policy = bvt(&options, 1);
+        for vcpu in (0..3).map(VcpuId) {
+            policy.declare(vcpu, &plain(0)).expect("understood");
+        }
+        // One is warped and ahead by effective time, one is behind by actual time, one runs.
+        for (vcpu, avt) in [(0, 100), (1, 60), (2, 120)] {
+            policy.clients[vcpu].avt = avt * SCALE;
+        }
+        policy.clients[0].warped = Some(ms(1));
+        let core = CoreId(0);
+        policy.running[0] = Some(VcpuId(2));
+        for vcpu in [VcpuId(0), VcpuId(1)] {
+            let why = crate::event::PreemptReason::Wakeup;
+            let _ = policy.enqueue(Nanos::ZERO, vcpu, Enqueue::Preempted(CoreId(0), why));
+        }
+        policy.running[core.index()] = Some(VcpuId(2));
+        policy.charge(Nanos(1), VcpuId(2), Nanos(1));
+        assert_eq!(policy.svt, 60 * SCALE);
     }
 }

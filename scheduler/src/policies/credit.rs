@@ -32,7 +32,7 @@ use crate::policy::{
 };
 use crate::queue::KeyedQueue;
 use crate::registry::{PolicyInfo, ScheduledBy};
-use crate::spec::{OptionInfo, OptionKind};
+use crate::spec::{Inconsistent, OptionInfo, OptionKind};
 use crate::time::Nanos;
 use account::{Claim, PER_SLICE};
 use std::cmp::Reverse;
@@ -86,7 +86,17 @@ pub const INFO: PolicyInfo = PolicyInfo {
         },
     ],
     scheduled_by: ScheduledBy::Policy,
-    consistent: |_options| Ok(()),
+    consistent: |options| {
+        let (limit, slice) = (options.time("ratelimit"), options.time("tslice"));
+        let usable = limit == Nanos::ZERO || limit >= Nanos::from_micros(100);
+        if usable && limit <= slice {
+            return Ok(());
+        }
+        Err(Inconsistent {
+            option: "ratelimit",
+            expected: format!("0, or at least 100 us and at most the time slice, {slice}"),
+        })
+    },
     build: |options, cores| {
         Box::new(Credit {
             ratelimit: options.time("ratelimit"),
@@ -130,6 +140,18 @@ struct Unit {
     picked: Nanos,
     on: Option<CoreId>,
     home: Option<CoreId>,
+}
+
+/// What the accounting of a unit leads to.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Settled {
+    /// It stays where it is.
+    InPlace,
+    /// It runs on this core and is parked.
+    Leaves(CoreId),
+    /// It waits again, for this core.
+    Unparked(CoreId),
 }
 
 #[derive(Debug)]
@@ -236,6 +258,18 @@ impl Credit {
         Some(found)
     }
 
+    /// Whether a core that goes through its choice again would take somebody better from elsewhere:
+    /// the running unit is OVER, and so is all that waits behind it.
+    fn would_steal(&self, core: CoreId, running: VcpuId) -> bool {
+        let best = self.priority(running);
+        let mut peers = (0..self.cores.len()).filter(|peer| *peer != core.index());
+        best == Priority::Over
+            && peers.any(|peer| {
+                self.head(peer)
+                    .is_some_and(|head| self.priority(head) > best)
+            })
+    }
+
     fn activate(&mut self, vcpu: VcpuId) {
         let unit = self.unit(vcpu);
         if !unit.active {
@@ -284,8 +318,8 @@ impl Credit {
         head.is_some_and(|head| self.priority(head) >= self.priority(running))
     }
 
-    /// One unit's part of the accounting. Answers with its core if that must be looked at.
-    fn settle(&mut self, vcpu: VcpuId, grant: &account::Grant) -> Option<CoreId> {
+    /// One unit's part of the accounting.
+    fn settle(&mut self, vcpu: VcpuId, grant: &account::Grant) -> Settled {
         let unit = self.unit(vcpu);
         unit.credits += grant.each;
         if unit.credits < 0 {
@@ -296,7 +330,7 @@ impl Credit {
                 unit.parked = true;
                 return self.park(vcpu);
             }
-            return None;
+            return Settled::InPlace;
         }
         unit.priority = Priority::Under;
         let unparked = std::mem::take(&mut unit.parked);
@@ -308,19 +342,19 @@ impl Credit {
         if unparked && std::mem::take(&mut unit.waiting_parked) {
             let home = unit.home.unwrap_or(CoreId(0));
             self.insert(home, vcpu);
-            return Some(home);
+            return Settled::Unparked(home);
         }
-        None
+        Settled::InPlace
     }
 
-    fn park(&mut self, vcpu: VcpuId) -> Option<CoreId> {
+    fn park(&mut self, vcpu: VcpuId) -> Settled {
         if let Some(core) = self.units[vcpu.index()].on {
-            return Some(core);
+            return Settled::Leaves(core);
         }
         let queued = self.queued;
         self.take(vcpu);
         self.unit(vcpu).waiting_parked = self.queued < queued;
-        None
+        Settled::InPlace
     }
 }
 
@@ -473,7 +507,7 @@ impl Policy for Credit {
     }
 
     fn slice_end(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> SliceEnd {
-        if self.head_goes_first(core, vcpu) {
+        if self.head_goes_first(core, vcpu) || self.would_steal(core, vcpu) {
             SliceEnd::Kick
         } else {
             SliceEnd::Extend(Slice::For(self.tslice))
@@ -493,7 +527,7 @@ impl Policy for Credit {
         Preempt::Keep
     }
 
-    fn periodic(&mut self, _now: Nanos) -> Resched {
+    fn periodic(&mut self, now: Nanos) -> Resched {
         let visited = self.list.clone();
         let claims: Vec<_> = visited
             .iter()
@@ -503,10 +537,14 @@ impl Policy for Credit {
         let cores = i64::try_from(self.cores.len()).unwrap_or(1);
         let grants = account::divide(&claims, cores, self.balance);
         self.balance = 0;
-        let mut resched = Vec::new();
+        let (mut resched, mut unparked) = (Vec::new(), Vec::new());
         for (index, grant) in visited.into_iter().zip(&grants) {
             for vcpu in self.domains[index].active.clone() {
-                resched.extend(self.settle(vcpu, grant));
+                match self.settle(vcpu, grant) {
+                    Settled::InPlace => {}
+                    Settled::Leaves(core) => resched.push(core),
+                    Settled::Unparked(home) => unparked.push((home, vcpu)),
+                }
                 self.balance += self.units[vcpu.index()].credits;
             }
             if grant.to_head
@@ -518,6 +556,14 @@ impl Policy for Credit {
         }
         for core in 0..self.cores.len() {
             self.sort(core);
+        }
+        // An unparked unit competes like one that wakes, but without boost.
+        for (home, vcpu) in unparked {
+            if let Some(running) = self.cores[home.index()].running
+                && self.preempts(now, home, running, vcpu) == Preempt::Kick
+            {
+                resched.push(home);
+            }
         }
         Resched(resched)
     }

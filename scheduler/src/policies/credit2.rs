@@ -17,7 +17,8 @@
 //!    evens the loads. Load is a running average over about a second.
 //!
 //! Readings: at a reset the vCPUs running on other cores are charged afterwards instead of before; an
-//! idle core whose run queue is empty takes a vCPU from the fullest one at once.
+//! idle core whose run queue is empty takes a vCPU from the fullest one at once; a vCPU counts as a
+//! whole core of load, so moving one evens the loads only if they differ by more than that.
 //!
 //! Source: Xen `xen/common/sched/credit2.c` (2026).
 
@@ -124,6 +125,8 @@ struct Credit2 {
     /// The run queue of each core.
     of_core: Vec<usize>,
     running: Vec<Option<VcpuId>>,
+    /// Who was just taken off each core although it would go on: a candidate like the rest.
+    displaced: Vec<Option<VcpuId>>,
     budgets: Budgets,
 }
 
@@ -139,6 +142,7 @@ impl Credit2 {
                 .collect(),
             of_core: (0..cores).map(|core| usize::from(core / shared)).collect(),
             running: vec![None; usize::from(cores)],
+            displaced: vec![None; usize::from(cores)],
             budgets: Budgets::default(),
         }
     }
@@ -233,6 +237,18 @@ impl Credit2 {
         None
     }
 
+    /// Who runs next on the core: one that is ahead of who was displaced from it, as far as one from
+    /// another core has to be; else the displaced one; else the first.
+    fn chosen(&mut self, core: CoreId) -> Option<VcpuId> {
+        let index = self.of_core[core.index()];
+        let displaced = self.displaced[core.index()].take();
+        let waits = displaced.filter(|vcpu| self.runqueues[index].queue.contains(*vcpu));
+        match waits {
+            Some(vcpu) => self.candidate(core, Some(self.credit(vcpu))).or(Some(vcpu)),
+            None => self.candidate(core, None),
+        }
+    }
+
     /// Every unit of the run queue gets more credit, because the one chosen has none left.
     fn reset(&mut self, now: Nanos, index: usize, chosen: VcpuId) {
         let gift = if self.credit(chosen) <= FLOOR {
@@ -267,7 +283,7 @@ impl Credit2 {
             (index, other)
         };
         let difference = self.runqueues[from].load - self.runqueues[to].load;
-        if difference < self.runqueues[from].threshold() || difference <= runqueue::ONE {
+        if difference <= runqueue::ONE {
             return;
         }
         if let Some((_, vcpu)) = self.runqueues[from].queue.last() {
@@ -326,10 +342,17 @@ impl Credit2 {
     }
 
     fn forget(&mut self, vcpu: VcpuId) {
+        self.give_back(vcpu);
         let weight = self.units[vcpu.index()].weight;
         if self.units[vcpu.index()].home.is_some() {
             self.queue_of(vcpu).leave(vcpu, weight);
         }
+    }
+
+    /// What a unit has drawn and does not need while it is away is for its siblings.
+    fn give_back(&mut self, vcpu: VcpuId) {
+        let vm = self.units[vcpu.index()].vm;
+        self.budgets.give_back(vm, vcpu);
     }
 
     /// For an idle core whose run queue is empty: the last of the fullest other one.
@@ -388,6 +411,9 @@ impl Policy for Credit2 {
         }
         self.queue_of(vcpu).runnable(now, 1);
         self.place(vcpu);
+        if let Enqueue::Preempted(core, _) = why {
+            self.displaced[core.index()] = Some(vcpu);
+        }
         Placed(self.tickle(now, vcpu))
     }
 
@@ -399,7 +425,7 @@ impl Policy for Credit2 {
     }
 
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
-        let candidate = self.candidate(core, None).or_else(|| self.pull(now, core));
+        let candidate = self.chosen(core).or_else(|| self.pull(now, core));
         let Some(vcpu) = candidate else {
             return Pick::Idle;
         };
@@ -453,7 +479,7 @@ impl Policy for Credit2 {
         SliceEnd::Extend(Slice::For(self.length(now, vcpu)))
     }
 
-    fn periodic(&mut self, _now: Nanos) -> Resched {
+    fn periodic(&mut self, now: Nanos) -> Resched {
         self.budgets.replenish();
         let parked = (0..self.units.len()).filter(|index| self.units[*index].parked);
         let parked: Vec<_> = parked
@@ -462,17 +488,17 @@ impl Policy for Credit2 {
         let mut cores = Vec::new();
         for vcpu in parked.into_iter().map(VcpuId) {
             self.place(vcpu);
-            cores.extend(self.units[vcpu.index()].home);
+            let core = self.tickle(now, vcpu);
+            if !self.units[vcpu.index()].parked && self.score(now, core, vcpu).is_some() {
+                cores.push(core);
+            }
         }
-        cores.retain(|core| {
-            let running = self.running[core.index()];
-            running.is_some_and(|vcpu| self.candidate(*core, Some(self.credit(vcpu))).is_some())
-        });
         Resched(cores)
     }
 
     fn block(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId, _on: Waits) {
         self.left(now, core, vcpu);
+        self.give_back(vcpu);
     }
 
     fn retire(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) {

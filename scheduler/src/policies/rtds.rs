@@ -167,6 +167,21 @@ impl Rtds {
         CoreId(u16::try_from(core).unwrap_or(0))
     }
 
+    /// The cores that waiting vCPUs should have, beyond those that are idle: the most urgent waiting one
+    /// is set against the least urgent running one, and so on.
+    fn overtaken(&self) -> Vec<CoreId> {
+        let idle = self.running.iter().filter(|vcpu| vcpu.is_none()).count();
+        let busy = (0..).map(CoreId).zip(&self.running);
+        let mut busy: Vec<_> = busy
+            .filter_map(|(core, vcpu)| vcpu.map(|vcpu| (self.urgency(vcpu), core)))
+            .collect();
+        busy.sort_unstable_by(|a, b| b.cmp(a));
+        let waiting = self.queue.iter().skip(idle).map(|(urgency, _)| urgency);
+        let pairs = busy.into_iter().zip(waiting);
+        let overtaken = pairs.take_while(|((running, _), waiting)| waiting < running);
+        overtaken.map(|((_, core), _)| core).collect()
+    }
+
     fn left(&mut self, core: CoreId) {
         self.running[core.index()] = None;
     }
@@ -277,22 +292,7 @@ impl Policy for Rtds {
                 self.place(vcpu);
             }
         }
-        let first = self.queue.first().map(|(first, _)| first);
-        let overtaken = |vcpu: &Option<VcpuId>| {
-            vcpu.zip(first)
-                .is_some_and(|(vcpu, first)| self.behind(vcpu, first))
-        };
-        let cores = self
-            .running
-            .iter()
-            .enumerate()
-            .filter(|(_, vcpu)| overtaken(vcpu));
-        Resched(
-            cores
-                .filter_map(|(core, _)| u16::try_from(core).ok())
-                .map(CoreId)
-                .collect(),
-        )
+        Resched(self.overtaken())
     }
 
     fn block(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId, _on: Waits) {
@@ -393,5 +393,50 @@ mod tests {
         let config = World::config("rtds:period=5ms,budget=6ms", 1, &[(plain(0), spin())]);
         let wrong = crate::dispatcher::Dispatcher::new(&config).expect_err("inconsistent");
         assert!(wrong.to_string().contains("at most the period"), "{wrong}");
+    }
+
+    #[test]
+    fn a_replenished_vcpu_takes_an_idle_core_and_disturbs_nobody() {
+        let vcpus = vec![
+            (reserved(0, ms(9), ms(100)), spin()),
+            (reserved(1, ms(2), ms(10)), spin()),
+        ];
+        let mut world = World::new("rtds:extratime=off", 2, vcpus);
+        world.run_until(secs(1));
+        // The first one's deadline is later whenever the second is replenished.
+        let kicked = |event: &&crate::event::Event| {
+            let by_period = crate::event::PreemptReason::Period;
+            event.vcpu == VcpuId(0)
+                && matches!(event.kind, crate::event::EventKind::Kicked(_, why) if why == by_period)
+        };
+        assert_eq!(world.events.iter().filter(kicked).count(), 0);
+    }
+
+    #[test]
+    fn one_replenished_vcpu_takes_one_core() {
+        let mut policy = Rtds {
+            period: ms(10),
+            budget: ms(4),
+            extratime: true,
+            servers: Vec::new(),
+            queue: KeyedQueue::default(),
+            replenish: KeyedQueue::default(),
+            running: vec![None; 4],
+        };
+        for vcpu in (0..5).map(VcpuId) {
+            let period = if vcpu.0 == 4 { ms(10) } else { ms(100) };
+            policy
+                .declare(vcpu, &reserved(0, ms(4), period))
+                .expect("understood");
+            let _ = policy.enqueue(Nanos::ZERO, vcpu, Enqueue::New);
+        }
+        // The fifth has the earliest deadline and waits; the others run.
+        policy.queue.remove(VcpuId(4));
+        for core in (0..4).map(CoreId) {
+            let _ = policy.pick(Nanos::ZERO, core);
+        }
+        let urgency = policy.urgency(VcpuId(4));
+        policy.queue.insert(VcpuId(4), urgency);
+        assert_eq!(policy.overtaken().len(), 1);
     }
 }

@@ -52,14 +52,14 @@ pub const INFO: PolicyInfo = PolicyInfo {
 };
 
 /// Pass units for one nanosecond of a vCPU with one ticket: the stride constant over the quantum.
-const SCALE: i64 = 1 << 20;
+const SCALE: i128 = 1 << 20;
 
 #[derive(Debug)]
 struct Client {
-    tickets: i64,
-    pass: i64,
+    tickets: i128,
+    pass: i128,
     /// Distance to the global pass while away; `None` while active.
-    away: Option<i64>,
+    away: Option<i128>,
     home: CoreId,
 }
 
@@ -67,9 +67,9 @@ struct Client {
 struct Stride {
     quantum: Nanos,
     clients: Vec<Client>,
-    queue: KeyedQueue<i64>,
-    active_tickets: i64,
-    global_pass: i64,
+    queue: KeyedQueue<i128>,
+    active_tickets: i128,
+    global_pass: i128,
 }
 
 impl Stride {
@@ -98,11 +98,12 @@ impl Policy for Stride {
         params.no_nice("stride", knows)?;
         params.no_slice("stride", knows)?;
         params.no_limits("stride", knows)?;
+        let tickets = i128::from(params.flat_weight("stride")?);
         self.clients.push(Client {
-            tickets: i64::from(params.flat_weight("stride")?),
+            tickets,
             pass: 0,
             // A new client starts one stride behind the global pass, as if it had just run.
-            away: Some(0),
+            away: Some(i128::from(self.quantum.0) * SCALE / tickets),
             home: CoreId(0),
         });
         Ok(())
@@ -135,14 +136,10 @@ impl Policy for Stride {
 
     /// pass += ran · SCALE / tickets; global pass += ran · SCALE / (all active tickets).
     fn charge(&mut self, _now: Nanos, vcpu: VcpuId, ran: Nanos) {
-        let work = i64::try_from(ran.0)
-            .unwrap_or(i64::MAX)
-            .saturating_mul(SCALE);
+        let work = i128::from(ran.0) * SCALE;
         let client = &mut self.clients[vcpu.index()];
-        client.pass = client.pass.saturating_add(work / client.tickets);
-        self.global_pass = self
-            .global_pass
-            .saturating_add(work / self.active_tickets.max(1));
+        client.pass += work / client.tickets;
+        self.global_pass += work / self.active_tickets.max(1);
     }
 
     fn preempts(&mut self, _now: Nanos, _core: CoreId, _run: VcpuId, _woken: VcpuId) -> Preempt {

@@ -107,3 +107,47 @@ fn a_weight_within_a_wider_vm_is_refused() {
     let refused = crate::dispatcher::Dispatcher::new(&config).expect_err("not understood");
     assert!(refused.to_string().contains("vcpu 0"), "{refused}");
 }
+
+#[test]
+fn three_equals_on_two_cores_get_two_thirds_each() {
+    let vcpus = (0..3).map(|vm| (plain(vm), spin())).collect();
+    let mut world = World::new("credit", 2, vcpus);
+    world.run_until(secs(30));
+    for vcpu in 0..3 {
+        let share = world.share(vcpu);
+        assert!((share - 2.0 / 3.0).abs() < 0.04, "{vcpu}: {share}");
+    }
+}
+
+#[test]
+fn a_vcpu_that_is_unparked_does_not_take_the_core_from_its_equal() {
+    let capped = VcpuParams {
+        cap: Some(25),
+        ..plain(0)
+    };
+    let mut world = World::new("credit", 1, vec![(capped, spin()), (plain(1), spin())]);
+    world.run_until(secs(6));
+    let period = |event: &&crate::event::Event| {
+        let by_period = crate::event::PreemptReason::Period;
+        event.kind == crate::event::EventKind::Preempted(crate::ids::CoreId(0), by_period)
+    };
+    // Only the capped one leaves at an accounting: when it is parked.
+    let left: Vec<_> = world
+        .events
+        .iter()
+        .filter(period)
+        .map(|event| event.vcpu.0)
+        .collect();
+    assert!(left.iter().all(|vcpu| *vcpu == 0), "{left:?}");
+}
+
+#[test]
+fn a_rate_limit_beyond_the_time_slice_is_refused() {
+    for wrong in ["credit:ratelimit=500ms,tslice=10ms", "credit:ratelimit=1us"] {
+        let config = World::config(wrong, 1, &[(plain(0), spin())]);
+        assert!(
+            crate::dispatcher::Dispatcher::new(&config).is_err(),
+            "{wrong}"
+        );
+    }
+}

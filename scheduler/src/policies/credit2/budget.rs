@@ -85,6 +85,15 @@ impl Budgets {
         }
     }
 
+    /// The vCPU waits: what it has drawn goes back, what it owes it still owes.
+    pub(super) fn give_back(&mut self, vm: usize, vcpu: VcpuId) {
+        if let Some(pool) = &mut self.pools[vm] {
+            let drawn = &mut self.drawn[vcpu.index()];
+            pool.left = (pool.left + (*drawn).max(0)).min(pool.total);
+            *drawn = (*drawn).min(0);
+        }
+    }
+
     /// A new period: what is left over is kept, up to the budget of one period in all.
     pub(super) fn replenish(&mut self) {
         for pool in self.pools.iter_mut().flatten() {
