@@ -343,12 +343,15 @@ impl Collector {
     fn host_delay(&mut self, vcpu: usize, delay: u64) {
         let account = &mut self.accounts[vcpu];
         if self.scheduled_by == ScheduledBy::Policy {
-            account.figures.host_delay += delay;
+            // It may have waited the first part before the measurement.
+            let measured = self.now - self.started.unwrap_or(0);
+            account.figures.host_delay += delay.min(measured);
             return;
         }
         account.advance(self.now);
         let moved = account.move_to_ready(delay);
         if moved > 0 {
+            // Not before the measurement: no more is moved than it ran since.
             let from = self.now.saturating_sub(moved);
             account.figures.run_delay.record(moved, from);
             account.note_longest(moved, from, true);

@@ -146,6 +146,29 @@ fn the_hosts_delay_is_waiting_under_the_host_and_interference_under_a_policy() {
 }
 
 #[test]
+fn what_the_host_delayed_before_the_measurement_does_not_count() {
+    for (policy, ready, interference) in [("host", 30, 0), ("rr", 0, 30)] {
+        let mut tape = Tape::new(&plan(policy, 1, 1));
+        tape.at(0, 0, EventKind::Admitted);
+        tape.at(0, 0, EventKind::Running(C0));
+        tape.at(100, 0, EventKind::Mark(Mark::MeasureStart));
+        tape.at(130, 0, EventKind::HostDelay(Nanos(90))); // 60 at least were before the start
+        tape.at(200, 0, EventKind::Mark(Mark::MeasureEnd));
+        let worst = tape.collector.worst().map(|(wait, _)| (wait.from, wait.to));
+        assert_eq!(worst, (ready > 0).then_some((100, 130)), "{policy}");
+        let account = &tape.collector.accounts[0];
+        assert_eq!(times(account), [100 - ready, 0, ready, 0, 0]);
+        let longest = if ready > 0 {
+            (30, 100, false)
+        } else {
+            (0, 0, false)
+        };
+        assert_eq!(account.figures.longest, longest);
+        assert_eq!(account.figures.host_delay, interference);
+    }
+}
+
+#[test]
 fn a_kernel_priority_is_known_with_the_lock_it_came_from() {
     let mut tape = Tape::new(&plan("fss", 2, 1));
     let priority = |kernel_priority| {
@@ -247,6 +270,7 @@ proptest! {
             let figures = &account.figures;
             prop_assert_eq!(sum(account), to - from);
             prop_assert!(figures.longest.0 <= figures.times.ready);
+            prop_assert!(figures.longest.0 == 0 || figures.longest.1 >= from);
             prop_assert!(figures.run_delay.report().max <= figures.longest.0);
             prop_assert!(figures.wakeup.report().count <= figures.run_delay.report().count);
             let t = figures.times;
@@ -255,6 +279,7 @@ proptest! {
         }
         prop_assert!(runnable <= (to - from) as f64 * cores as f64 + 1e-3);
         if let Some((wait, meanwhile)) = collector.worst() {
+            prop_assert!(wait.from >= from);
             let longest = collector.accounts.iter().map(|a| a.figures.longest.0).max();
             prop_assert_eq!(Some(wait.to - wait.from), longest.filter(|l| *l > 0).or(Some(0)));
             prop_assert!(meanwhile.known_from >= wait.from);
