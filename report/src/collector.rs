@@ -123,7 +123,8 @@ impl Collector {
             self.end_wait(vcpu, false);
             let from = self.started.unwrap_or(0);
             self.accounts[vcpu].stalls.end(at, from, false);
-            if let Some(asked) = self.accounts[vcpu].kicked {
+            let account = &self.accounts[vcpu];
+            if let Some(asked) = account.kicked.filter(|_| account.state.on_core()) {
                 self.stopped(vcpu, asked);
             }
         }
@@ -249,7 +250,10 @@ impl Collector {
     }
 
     fn running(&mut self, vcpu: usize, core: CoreId) {
-        self.leave_core(vcpu);
+        // A core that was asked back before it was entered is left only after it.
+        if self.accounts[vcpu].state.on_core() {
+            self.leave_core(vcpu);
+        }
         self.enter_state(vcpu, State::Run);
         self.end_wait(vcpu, true);
         self.accounts[vcpu].core = core.index();
@@ -261,11 +265,12 @@ impl Collector {
 
     fn leave_core(&mut self, vcpu: usize) {
         let account = &mut self.accounts[vcpu];
+        account.deferrals.end(self.now);
+        let (core, kicked) = (account.core, account.kicked.take());
+        // A core that was asked back and never entered was left at once.
         if !account.state.on_core() {
             return;
         }
-        account.deferrals.end(self.now);
-        let (core, kicked) = (account.core, account.kicked.take());
         if let Some(asked) = kicked {
             self.kick.record(self.now.saturating_sub(asked), asked);
             self.stopped(vcpu, asked);

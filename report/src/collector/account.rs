@@ -188,6 +188,7 @@ impl Account {
     pub(crate) fn restart(&mut self, at: u64, vcpus: usize) {
         self.advance(at);
         self.stalls.restart();
+        self.kicked = self.kicked.map(|asked| asked.max(at));
         self.figures = Figures::new(vcpus);
     }
 

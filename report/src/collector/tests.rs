@@ -1,6 +1,6 @@
 //! The collector on hand-written events, and on any events whatever.
 
-use super::{Account, Collector};
+use super::{Account, Collector, Stop};
 use crate::testing::{Tape, plan};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
@@ -169,6 +169,62 @@ fn what_the_host_delayed_before_the_measurement_does_not_count() {
 }
 
 #[test]
+fn a_core_asked_back_before_it_was_entered_is_no_slow_stop_for_the_rest_of_the_run() {
+    let why = PreemptReason::Wakeup;
+    let left = [
+        EventKind::Preempted(C0, why),
+        EventKind::Blocked(Waits::Host),
+        EventKind::Retired(RetireReason::Finished),
+    ];
+    for left in left {
+        let mut tape = Tape::new(&plan("rr", 1, 1));
+        tape.at(0, 0, EventKind::Admitted);
+        tape.at(0, 0, EventKind::Granted(C0));
+        tape.at(10, 0, EventKind::Owed(C0, why, Until::UserReturn));
+        tape.at(20, 0, EventKind::Kicked(C0, why));
+        tape.at(25, 0, EventKind::Owed(C0, why, Until::UserReturn));
+        tape.at(30, 0, left);
+        tape.at(900, 0, EventKind::Running(C0));
+        tape.at(1_000, 0, EventKind::Mark(Mark::MeasureEnd));
+        let account = &tape.collector.accounts[0];
+        assert_eq!(tape.collector.slowest_stop(), None, "{left:?}");
+        assert_eq!(tape.collector.kick.report().count, 0, "{left:?}");
+        assert_eq!(account.deferrals.during(30, 1_000), None, "{left:?}");
+    }
+}
+
+#[test]
+fn a_core_asked_back_before_it_was_entered_and_left_later_is_timed() {
+    let mut tape = Tape::new(&plan("rr", 1, 1));
+    tape.at(0, 0, EventKind::Admitted);
+    tape.at(0, 0, EventKind::Granted(C0));
+    tape.at(20, 0, EventKind::Kicked(C0, PreemptReason::Wakeup));
+    tape.at(30, 0, EventKind::Running(C0));
+    tape.at(45, 0, EventKind::Preempted(C0, PreemptReason::Wakeup));
+    tape.at(100, 0, EventKind::Mark(Mark::MeasureEnd));
+    let stop = tape.collector.slowest_stop();
+    let (vcpu, asked, left) = (0, 20, 45);
+    assert_eq!(stop, Some(Stop { vcpu, asked, left }));
+    assert_eq!(tape.collector.kick.report().max, 25);
+}
+
+#[test]
+fn a_core_asked_back_during_the_warm_up_is_timed_from_the_start_of_the_measurement() {
+    let mut tape = Tape::new(&plan("rr", 1, 1));
+    tape.at(0, 0, EventKind::Admitted);
+    tape.at(0, 0, EventKind::Running(C0));
+    tape.at(20, 0, EventKind::Kicked(C0, PreemptReason::Wakeup));
+    tape.at(100, 0, EventKind::Mark(Mark::MeasureStart));
+    tape.at(110, 0, EventKind::Preempted(C0, PreemptReason::Wakeup));
+    tape.at(200, 0, EventKind::Mark(Mark::MeasureEnd));
+    let stop = tape.collector.slowest_stop();
+    let (vcpu, asked, left) = (0, 100, 110);
+    assert_eq!(stop, Some(Stop { vcpu, asked, left }));
+    let kick = tape.collector.kick.report();
+    assert_eq!((kick.count, kick.max, kick.max_at_ns), (1, 10, 100));
+}
+
+#[test]
 fn a_kernel_priority_is_known_with_the_lock_it_came_from() {
     let mut tape = Tape::new(&plan("fss", 2, 1));
     let priority = |kernel_priority| {
@@ -278,6 +334,9 @@ proptest! {
             prop_assert!(figures.kernel_priority <= t.run + t.hypervisor + t.ready);
         }
         prop_assert!(runnable <= (to - from) as f64 * cores as f64 + 1e-3);
+        if let Some(stop) = collector.slowest_stop() {
+            prop_assert!(from <= stop.asked && stop.left <= to);
+        }
         if let Some((wait, meanwhile)) = collector.worst() {
             prop_assert!(wait.from >= from);
             let longest = collector.accounts.iter().map(|a| a.figures.longest.0).max();
