@@ -1,7 +1,7 @@
 //! A distribution of lengths of time, and when the longest happened.
 //!
 //! Percentiles come from an HdrHistogram: a value is known to 1 in 1,000 (1 in 100 in runs of more
-//! than [`PRECISE_UP_TO`] vCPUs, to bound memory). Count, maximum and its instant are exact. All in
+//! than `PRECISE_UP_TO` vCPUs, to bound memory). Count, maximum and its instant are exact. All in
 //! nanoseconds.
 
 use hdrhistogram::Histogram;
