@@ -77,7 +77,9 @@ fn describe(info: &PolicyInfo) -> String {
 /// A paragraph behind a mark, broken into lines under its beginning.
 fn item(mark: &str, paragraph: &str) -> String {
     let indent = " ".repeat(mark.len());
+    // Names with dashes stay whole.
     let options = textwrap::Options::new(100)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
         .initial_indent(mark)
         .subsequent_indent(&indent);
     textwrap::fill(paragraph, options) + "\n"

@@ -18,6 +18,9 @@ const TOO_LONG_NS: u64 = 100_000_000;
 /// A wait of this length is a fault if its vCPU also received clearly too little.
 const FAR_TOO_LONG_NS: u64 = 1_000_000_000;
 
+/// A shorter wait is no starvation, whatever part of a run it is: it is of the length of a switch.
+const NOTICEABLE_NS: u64 = 1_000_000;
+
 /// Who received less than this part of what it was entitled to has starved.
 const SHORTFALL: f64 = 0.5;
 
@@ -147,7 +150,7 @@ impl Facts<'_> {
         let abnormal = !matches!(self.cause, Cause::Turn | Cause::HostScheduler);
         (abnormal && self.length() >= TOO_LONG_NS)
             || (self.length() >= FAR_TOO_LONG_NS && victim < CLEARLY_LESS)
-            || least < SHORTFALL
+            || (least < SHORTFALL && self.length() >= NOTICEABLE_NS)
     }
 
     /// Others who waited at least half as long.

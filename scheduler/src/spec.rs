@@ -278,6 +278,14 @@ impl FromStr for NamedOptions {
         {
             return Err(grammar("every option needs a name and a value"));
         }
+        let again = |place: usize| {
+            options[..place]
+                .iter()
+                .any(|(key, _)| *key == options[place].0)
+        };
+        if (0..options.len()).any(again) {
+            return Err(grammar("an option is given twice"));
+        }
         Ok(Self {
             name: name.to_owned(),
             options: options
@@ -381,6 +389,7 @@ mod tests {
             "fss+",
             "f s s",
             "a:=1",
+            "a:b=1,b=2",
         ] {
             assert!(text.parse::<PolicySpec>().is_err(), "{text}");
         }

@@ -98,7 +98,7 @@ impl CostModel {
     /// The model stored for this machine if there is one, else [`CostModel::bare_hardware`].
     ///
     /// # Errors
-    /// If there is a file but not a usable model in it, or if [`VARIABLE`] names a file that is not
+    /// If there is a file that may be read but not a usable model in it, or if [`VARIABLE`] names a file that is not
     /// there: a model that was asked for is never replaced by another.
     pub fn stored_or_default() -> Result<Self, CostsError> {
         match Place::of_environment() {
@@ -113,8 +113,12 @@ impl CostModel {
     /// As for [`CostModel::stored_or_default`].
     pub fn at(place: &Place) -> Result<Self, CostsError> {
         match (place, Self::load(place.path())) {
+            // Somebody else's configuration directory is as good as none.
             (Place::Usual(_), Err(CostsError::Read { source, .. }))
-                if source.kind() == io::ErrorKind::NotFound =>
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+                ) =>
             {
                 Ok(Self::bare_hardware())
             }

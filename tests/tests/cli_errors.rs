@@ -73,6 +73,27 @@ fn a_missing_scenario_is_refused_with_those_that_there_are() {
 }
 
 #[test]
+fn what_might_never_end_is_not_read_as_a_scenario() {
+    stealtime(&["run", "/dev/zero", "--backend", "sim"])
+        .expect_status(2)
+        .expect_error(&["/dev/zero", "not a regular file"]);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let pipe = directory.path().join("pipe.toml");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo").success());
+    stealtime(&["run", pipe.to_str().expect("UTF-8"), "--backend", "sim"])
+        .expect_status(2)
+        .expect_error(&["pipe.toml", "not a regular file"]);
+}
+
+#[test]
+fn a_policy_option_given_twice_is_refused() {
+    stealtime(&["run", "--policy", "eevdf:slice=1ms,slice=2ms"])
+        .expect_status(2)
+        .expect_error(&["given twice"]);
+}
+
+#[test]
 fn a_missing_scenario_file_is_refused_with_its_path() {
     stealtime(&["run", "./nowhere/mine.toml"])
         .expect_status(2)

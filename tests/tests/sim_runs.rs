@@ -68,6 +68,14 @@ fn scenarios() -> Vec<String> {
 }
 
 #[test]
+fn a_wait_of_the_length_of_a_switch_is_no_starvation_and_nobodys_fault() {
+    let report = simulate(&["spin-pair", "--duration", "1us"]);
+    assert_eq!(report["diagnosis"]["starved"], false);
+    let words = report["diagnosis"]["text"].as_str().expect("words");
+    assert!(!words.contains("the host"), "{words}");
+}
+
+#[test]
 fn every_scenario_runs_and_every_nanosecond_of_it_is_accounted_for() {
     let all = scenarios();
     assert!(all.len() >= 5, "{all:?}");

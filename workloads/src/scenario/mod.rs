@@ -116,6 +116,25 @@ pub struct Overrides {
     pub seed: Option<u64>,
 }
 
+/// More than any scenario needs, and little enough to be read in one go.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// Reads a regular file. A pipe or a device might never end.
+fn read_small_file(path: &str) -> std::io::Result<String> {
+    let refused = |what: &str| Err(std::io::Error::other(what.to_owned()));
+    let metadata = std::fs::metadata(path)?;
+    if metadata.is_dir() {
+        return refused("it is a directory");
+    }
+    if !metadata.is_file() {
+        return refused("it is not a regular file");
+    }
+    if metadata.len() > LARGEST_FILE {
+        return refused("it is larger than 1 MiB");
+    }
+    std::fs::read_to_string(path)
+}
+
 impl Scenario {
     /// Finds a scenario: anything with a `/` or ending in `.toml` is a file, all else the name of an
     /// embedded one.
@@ -124,7 +143,7 @@ impl Scenario {
     /// If there is none, or what is wrong with it.
     pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
         if name_or_path.contains('/') || name_or_path.ends_with(".toml") {
-            let text = std::fs::read_to_string(name_or_path).map_err(|error| {
+            let text = read_small_file(name_or_path).map_err(|error| {
                 let message = error.to_string();
                 let problem = Problem::Unreadable { message };
                 Fault { at: None, problem }.in_file(name_or_path, "")

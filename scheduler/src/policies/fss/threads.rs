@@ -3,8 +3,9 @@
 use super::Variant;
 use super::price::{Because, Nice, Pool, Value};
 use crate::ids::{CoreId, VcpuId, VmId};
-use crate::policies::illumos::{Dispatch, End, KERNEL, Matching, TURNSTILE, Turnstiles};
-use crate::policy::{Inherited, Preempt};
+use crate::policies::illumos::{
+    Class, Dispatch, End, KERNEL, Matching, Member, TURNSTILE, Turnstiles,
+};
 use crate::spec::Options;
 use crate::time::Nanos;
 
@@ -14,7 +15,7 @@ pub(super) const NEW: u8 = 29;
 pub(super) const LISTS: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(in crate::policies) struct Thread {
     pub(super) project: usize,
     pub(super) nice: Nice,
     pub(super) value: Value,
@@ -50,6 +51,32 @@ pub(super) struct Fss {
     pub(super) turnstiles: Turnstiles,
     /// The list that the next walk begins with.
     pub(super) marker: usize,
+}
+
+impl Member for Thread {
+    fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    fn flagged(&self) -> bool {
+        self.flag
+    }
+
+    fn requests(&mut self) -> &mut u32 {
+        &mut self.requests
+    }
+}
+
+impl Class for Fss {
+    type Thread = Thread;
+
+    fn parts(&self) -> (&[Thread], &Dispatch, &Turnstiles) {
+        (&self.threads, &self.dispatch, &self.turnstiles)
+    }
+
+    fn parts_mut(&mut self) -> (&mut [Thread], &mut Dispatch, &mut Turnstiles) {
+        (&mut self.threads, &mut self.dispatch, &mut self.turnstiles)
+    }
 }
 
 impl Fss {
@@ -91,27 +118,6 @@ impl Fss {
     pub(super) fn push(&mut self, now: Nanos, vcpu: VcpuId, end: End) -> CoreId {
         let priority = self.dispatch_priority(vcpu);
         self.dispatch.put(now, vcpu, priority, end)
-    }
-
-    /// The priority of a thread that is on a core or asleep has changed.
-    pub(super) fn settle(&mut self, now: Nanos, vcpu: VcpuId) {
-        let priority = self.dispatch_priority(vcpu);
-        self.dispatch.change(now, vcpu, priority);
-    }
-
-    /// Its own priority, or what it has inherited.
-    pub(super) fn dispatch_priority(&self, vcpu: VcpuId) -> u8 {
-        let own = self.threads[vcpu.index()].priority;
-        self.turnstiles.over(vcpu, own)
-    }
-
-    /// Inheritance has changed these.
-    pub(super) fn inherited(&mut self, now: Nanos, vcpus: Vec<VcpuId>) -> Inherited {
-        for vcpu in &vcpus {
-            self.settle(now, *vcpu);
-        }
-        let resched = self.dispatch.outranked_by(&vcpus);
-        Inherited { vcpus, resched }
     }
 
     pub(super) fn activate(&mut self, vcpu: VcpuId) {
@@ -198,15 +204,6 @@ impl Fss {
             thread.left = quantum;
         }
         End::Back
-    }
-
-    /// Whether the thread on a core has to make room for somebody better.
-    pub(super) fn outranked(&self, core: CoreId, vcpu: VcpuId) -> Preempt {
-        if self.dispatch.outranked(core, vcpu) {
-            self.dispatch.surrender(core, vcpu)
-        } else {
-            Preempt::Keep
-        }
     }
 
     /// Prices the threads of one list; whether any was priced.

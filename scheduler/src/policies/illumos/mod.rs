@@ -25,6 +25,7 @@
 //!
 //! Source: illumos `disp/disp.c`, `disp/cmt.c`, by their behaviour.
 
+mod class;
 mod lists;
 mod options;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use crate::ids::{CoreId, VcpuId};
 use crate::policy::{Mode, Preempt, Resched, WorkConserving};
 use crate::spec::Options;
 use crate::time::Nanos;
+pub(super) use class::{Class, Member};
 pub(super) use lists::End;
 use lists::Lists;
 pub(super) use options::{

@@ -30,7 +30,7 @@ mod threads;
 
 use crate::event::{Standing, Waits};
 use crate::ids::{CoreId, HostLockId, VcpuId};
-use crate::policies::illumos;
+use crate::policies::illumos::{self, Class};
 use crate::policy::{
     Clocks, Enqueue, Inherited, KernelRequest, Mode, Pick, Placed, Policy, Preempt, Refused,
     Resched, Slice, SliceEnd, VcpuParams, WorkConserving,
@@ -237,30 +237,19 @@ impl Policy for Ts {
     }
 
     fn kernel_priority(&mut self, _now: Nanos, vcpu: VcpuId, request: KernelRequest) {
-        let thread = self.thread(vcpu);
-        thread.requests = match request {
-            KernelRequest::Begin => thread.requests + 1,
-            KernelRequest::End => thread.requests.saturating_sub(1),
-        };
+        self.requested(vcpu, request);
     }
 
     fn lock_wait(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) -> Inherited {
-        let threads = &self.threads;
-        let own = |vcpu: VcpuId| threads[vcpu.index()].priority;
-        let raised = self.turnstiles.wait(vcpu, lock, own);
-        self.inherited(now, raised)
+        self.waits(now, vcpu, lock)
     }
 
     fn lock_taken(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) {
-        let threads = &self.threads;
-        let own = |vcpu: VcpuId| threads[vcpu.index()].priority;
-        self.turnstiles.taken(vcpu, lock, own);
-        self.settle(now, vcpu);
+        self.owns(now, vcpu, lock);
     }
 
     fn lock_released(&mut self, now: Nanos, vcpu: VcpuId, lock: HostLockId) -> Inherited {
-        let lost = self.turnstiles.released(vcpu, lock);
-        self.inherited(now, lost.then_some(vcpu).into_iter().collect())
+        self.releases(now, vcpu, lock)
     }
 
     fn lock_rank(&self, vcpu: VcpuId) -> u8 {
@@ -272,10 +261,6 @@ impl Policy for Ts {
     }
 
     fn standing(&self, vcpu: VcpuId) -> Standing {
-        let thread = &self.threads[vcpu.index()];
-        Standing {
-            kernel_priority: thread.flag,
-            boosted: self.dispatch_priority(vcpu) > thread.priority,
-        }
+        self.stands(vcpu)
     }
 }

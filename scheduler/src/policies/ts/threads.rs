@@ -1,9 +1,10 @@
 //! The threads of `ts`: rows, waits, the kernel-priority flag, the walk of each second.
 
 use super::table::{BEST, Row, Table};
-use crate::ids::{CoreId, VcpuId};
-use crate::policies::illumos::{Dispatch, End, KERNEL, Matching, TURNSTILE, Turnstiles};
-use crate::policy::{Inherited, Preempt};
+use crate::ids::VcpuId;
+use crate::policies::illumos::{
+    Class, Dispatch, End, KERNEL, Matching, Member, TURNSTILE, Turnstiles,
+};
 use crate::spec::Options;
 use crate::time::Nanos;
 
@@ -15,7 +16,7 @@ pub(super) const LISTS: usize = 16;
 const NICE_STEP: i16 = 3;
 
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(in crate::policies) struct Thread {
     /// The row, which carries the history.
     pub(super) row: u8,
     /// The user's offset, -60 to 60.
@@ -54,6 +55,32 @@ pub(super) struct Ts {
     pub(super) turnstiles: Turnstiles,
     /// The list that the next walk begins with.
     pub(super) marker: usize,
+}
+
+impl Member for Thread {
+    fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    fn flagged(&self) -> bool {
+        self.flag
+    }
+
+    fn requests(&mut self) -> &mut u32 {
+        &mut self.requests
+    }
+}
+
+impl Class for Ts {
+    type Thread = Thread;
+
+    fn parts(&self) -> (&[Thread], &Dispatch, &Turnstiles) {
+        (&self.threads, &self.dispatch, &self.turnstiles)
+    }
+
+    fn parts_mut(&mut self) -> (&mut [Thread], &mut Dispatch, &mut Turnstiles) {
+        (&mut self.threads, &mut self.dispatch, &mut self.turnstiles)
+    }
 }
 
 impl Ts {
@@ -200,36 +227,6 @@ impl Ts {
             self.refill(vcpu);
         }
         End::Back
-    }
-
-    /// The priority of a thread that is on a core or asleep has changed.
-    pub(super) fn settle(&mut self, now: Nanos, vcpu: VcpuId) {
-        let priority = self.dispatch_priority(vcpu);
-        self.dispatch.change(now, vcpu, priority);
-    }
-
-    /// Its own priority, or what it has inherited.
-    pub(super) fn dispatch_priority(&self, vcpu: VcpuId) -> u8 {
-        let own = self.threads[vcpu.index()].priority;
-        self.turnstiles.over(vcpu, own)
-    }
-
-    /// Inheritance has changed these.
-    pub(super) fn inherited(&mut self, now: Nanos, vcpus: Vec<VcpuId>) -> Inherited {
-        for vcpu in &vcpus {
-            self.settle(now, *vcpu);
-        }
-        let resched = self.dispatch.outranked_by(&vcpus);
-        Inherited { vcpus, resched }
-    }
-
-    /// Whether the thread on a core has to make room for somebody better.
-    pub(super) fn outranked(&self, core: CoreId, vcpu: VcpuId) -> Preempt {
-        if self.dispatch.outranked(core, vcpu) {
-            self.dispatch.surrender(core, vcpu)
-        } else {
-            Preempt::Keep
-        }
     }
 
     /// A second has passed for the threads of one list; whether any rose.
