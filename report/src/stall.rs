@@ -73,3 +73,57 @@ pub(crate) fn words(stall: &StallReport) -> String {
         Nanos(stall.length_ns),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Tape, plan};
+    use stealtime_scheduler::event::{EventKind, WakeSource};
+    use stealtime_scheduler::ids::{CoreId, HostLockId, VcpuId};
+
+    const MS: u64 = 1_000_000;
+
+    /// vCPU 1 is blocked for so long, on a lock that vCPU 0 holds.
+    fn blocked_for(length: u64) -> Option<StallReport> {
+        let plan = plan("rr", 2, 1);
+        let mut tape = Tape::new(&plan);
+        let on = Waits::HostLock(HostLockId(1), VcpuId(0));
+        tape.at(0, 1, EventKind::Admitted);
+        tape.at(0, 1, EventKind::Running(CoreId(0)));
+        tape.at(500 * MS, 1, EventKind::Blocked(on));
+        tape.at(
+            500 * MS + length,
+            1,
+            EventKind::Woken(WakeSource::HostLock(VcpuId(0))),
+        );
+        tape.collector.close();
+        longest(&plan, &tape.collector)
+    }
+
+    #[test]
+    fn a_stall_of_a_second_is_told_with_the_lock_and_its_owner() {
+        assert_eq!(blocked_for(1_000 * MS - 1), None);
+        let stall = blocked_for(1_000 * MS).expect("worth telling");
+        let expected = StallReport {
+            vm: "vm1".into(),
+            vcpu: "main".into(),
+            from_ns: 500 * MS,
+            length_ns: 1_000 * MS,
+            ended: true,
+            host_lock: Some("pages".into()),
+            owner: Some("vm0/main".into()),
+        };
+        assert_eq!(stall, expected);
+    }
+
+    #[test]
+    fn the_names_of_a_stall_are_documented() {
+        let page = include_str!("../../docs/report-format.md");
+        let row = page.lines().find(|line| line.starts_with("| `stall`"));
+        let row = row.expect("a row for it");
+        let json = serde_json::to_value(blocked_for(1_000 * MS)).expect("JSON");
+        for name in json.as_object().expect("an object").keys() {
+            assert!(row.contains(&format!("`{name}`")), "`{name}` is missing");
+        }
+    }
+}
