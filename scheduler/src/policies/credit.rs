@@ -32,7 +32,7 @@ use crate::policy::{
 };
 use crate::queue::KeyedQueue;
 use crate::registry::{PolicyInfo, ScheduledBy};
-use crate::spec::{Inconsistent, OptionInfo, OptionKind};
+use crate::spec::{Inconsistent, OptionInfo, OptionKind, Options};
 use crate::time::Nanos;
 use account::{Claim, PER_SLICE};
 use std::cmp::Reverse;
@@ -97,22 +97,24 @@ pub const INFO: PolicyInfo = PolicyInfo {
             expected: format!("0, or at least 100 us and at most the time slice, {slice}"),
         })
     },
-    build: |options, cores| {
-        Box::new(Credit {
-            ratelimit: options.time("ratelimit"),
-            tslice: options.time("tslice"),
-            by_tick: options.word("charge") == "tick",
-            units: Vec::new(),
-            domains: Vec::new(),
-            list: Vec::new(),
-            cores: (0..cores).map(|_| Core::default()).collect(),
-            sequence: 0,
-            rechecks: BTreeSet::new(),
-            balance: 0,
-            queued: 0,
-        })
-    },
+    build: |options, cores| Box::new(credit(options, cores)),
 };
+
+fn credit(options: &Options, cores: u16) -> Credit {
+    Credit {
+        ratelimit: options.time("ratelimit"),
+        tslice: options.time("tslice"),
+        by_tick: options.word("charge") == "tick",
+        units: Vec::new(),
+        domains: Vec::new(),
+        list: Vec::new(),
+        cores: (0..cores).map(|_| Core::default()).collect(),
+        sequence: 0,
+        rechecks: BTreeSet::new(),
+        balance: 0,
+        queued: 0,
+    }
+}
 
 /// Run time below which the rate limit is looked at again after as long: the source's guard.
 const MIN_TIMER: Nanos = Nanos::from_micros(100);

@@ -1,6 +1,7 @@
 //! What the sources say that policies do, and the test that shows it.
 
 mod freebsd;
+mod xen;
 
 /// A behaviour and its test.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) const ALL: &[(&str, &[Behaviour])] = &[
     ("eevdf", EEVDF),
     ("4bsd", freebsd::FOUR_BSD),
     ("ule", freebsd::ULE),
+    ("credit", xen::CREDIT),
+    ("credit2", xen::CREDIT2),
 ];
 
 const FSS: &[Behaviour] = &[

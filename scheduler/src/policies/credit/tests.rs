@@ -1,7 +1,12 @@
 //! Behaviours of `credit` as a whole; its arithmetic is tested beside it.
 
-use crate::policy::VcpuParams;
+use super::Credit;
+use crate::event::EventKind;
+use crate::ids::VcpuId;
+use crate::policy::{Enqueue, Policy, VcpuParams};
+use crate::registry;
 use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::time::Nanos;
 
 fn shares(vm: u16, shares: u32) -> VcpuParams {
     VcpuParams {
@@ -150,4 +155,65 @@ fn a_rate_limit_beyond_the_time_slice_is_refused() {
             "{wrong}"
         );
     }
+}
+
+/// The moments at which a vCPU's boost began (true) or ended (false).
+fn boosts(world: &World, vcpu: u32) -> Vec<(Nanos, bool)> {
+    let changes = world.events.iter().filter(|event| event.vcpu.0 == vcpu);
+    changes
+        .filter_map(|event| match event.kind {
+            EventKind::Standing(standing) => Some((event.at, standing.boosted)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_boost_ends_at_the_first_tick_that_finds_its_vcpu_running() {
+    // It wakes at 13 ms, runs from then on, and is found by the tick at 20 ms.
+    let sleeper = first_then(&[Step::Sleep(ms(13))], &[Step::Run(secs(100))]);
+    let mut world = World::new("credit", 1, vec![(plain(0), sleeper), (plain(1), spin())]);
+    world.run_until(ms(25));
+    assert_eq!(boosts(&world, 0), [(ms(13), true), (ms(20), false)]);
+}
+
+#[test]
+fn who_is_over_is_not_boosted_when_it_wakes() {
+    let mut policy = credit(&[(plain(0), spin()), (plain(1), spin())]);
+    policy.units[0].priority = super::Priority::Over;
+    let _ = policy.enqueue(Nanos::ZERO, VcpuId(0), Enqueue::Wake);
+    assert_eq!(policy.priority(VcpuId(0)), super::Priority::Over);
+    policy.units[1].priority = super::Priority::Under;
+    let _ = policy.enqueue(Nanos::ZERO, VcpuId(1), Enqueue::Wake);
+    assert_eq!(policy.priority(VcpuId(1)), super::Priority::Boost);
+}
+
+#[test]
+fn an_idle_vcpu_earns_until_it_has_saved_300_credits_and_then_keeps_half() {
+    let mut policy = credit(&[(plain(0), spin()), (plain(1), spin())]);
+    // Both are active; one burns nothing. 150 credits each in every accounting of one core.
+    policy.activate(VcpuId(0));
+    policy.activate(VcpuId(1));
+    let mut saved = Vec::new();
+    for period in 1..=4 {
+        policy.charge(ms(30 * period), VcpuId(1), ms(30));
+        let _ = policy.periodic(ms(30 * period));
+        saved.push((policy.units[0].credits, policy.units[0].active));
+    }
+    let got: Vec<_> = saved.iter().map(|(credits, _)| *credits).collect();
+    assert_eq!(saved[0], (150, true), "{got:?}");
+    assert_eq!(saved[1], (300, true), "{got:?}");
+    // More than 300: half is kept, and nothing is earned any more.
+    assert!(!saved[2].1 && saved[2].0 <= 300, "{got:?}");
+    assert_eq!(saved[3], saved[2], "{got:?}");
+}
+
+/// A policy on one core to which these vCPUs were declared.
+fn credit(vcpus: &[(VcpuParams, crate::testing::Script)]) -> Credit {
+    let (_, options) = registry::check(&"credit".parse().expect("a policy")).expect("understood");
+    let mut policy = super::credit(&options, 1);
+    for (vcpu, (params, _)) in (0..).map(VcpuId).zip(vcpus) {
+        policy.declare(vcpu, params).expect("understood");
+    }
+    policy
 }
