@@ -1,11 +1,11 @@
 //! A run from its start to its report, with the bar, the remarks and the kept copy.
 
 use crate::failure::{Blame, Failure};
-use crate::interrupt::{self, Unfinished};
+use crate::interrupt;
 use crate::planning::Setting;
 use crate::show::{Bar, WithBar};
 use std::path::{Path, PathBuf};
-use stealtime_report::run_dir::RunWriter;
+use stealtime_report::run_dir::{RunWriter, WriteError};
 use stealtime_report::{Collector, Report};
 use stealtime_workloads::run::{Entry, Observer, Plan};
 
@@ -73,10 +73,12 @@ pub fn run(
     remarks: Remarks,
     directory: Option<&Path>,
 ) -> Result<Ran, Failure> {
-    let writer = directory.map(RunWriter::create).transpose().bad_input()?;
-    let _unfinished = writer
-        .as_ref()
-        .map(|writer| Unfinished::new(writer.unfinished()));
+    let writer = interrupt::whole(|unfinished| {
+        let writer = directory.map(RunWriter::create).transpose()?;
+        *unfinished = writer.as_ref().map(|new| new.unfinished().to_owned());
+        Ok::<_, WriteError>(writer)
+    });
+    let writer = writer.bad_input()?;
     let mut listeners = Listeners {
         collector: Collector::new(plan),
         writer,
@@ -94,6 +96,12 @@ pub fn run(
     drop(disturbed);
     let Listeners { collector, writer } = listeners;
     let report = Report::build(plan, setting.backend.name(), collector, &outcome);
-    let kept = writer.map(|writer| writer.finish(plan, &report).not_kept());
+    let finish = |writer: RunWriter| {
+        interrupt::whole(|unfinished| {
+            *unfinished = None;
+            writer.finish(plan, &report)
+        })
+    };
+    let kept = writer.map(|writer| finish(writer).not_kept());
     Ok(Ran { report, kept })
 }

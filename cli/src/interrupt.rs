@@ -1,7 +1,7 @@
 //! Ctrl-C: the first ends a run early, the second ends the program at once.
 
 use crate::failure::Status;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,8 +15,10 @@ static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 pub fn watch() -> Result<(), ctrlc::Error> {
     ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::SeqCst) {
-            // The vCPU threads go with the process.
-            if let Some(path) = unfinished(None) {
+            // Held until the process is gone: nothing is renamed while it is being removed. The vCPU
+            // threads go with the process.
+            let mut unfinished = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(path) = unfinished.take() {
                 let _ = std::fs::remove_dir_all(path);
             }
             std::process::exit(i32::from(Status::Interrupted as u8));
@@ -37,26 +39,8 @@ pub fn pressed() -> bool {
     STOP.load(Ordering::SeqCst)
 }
 
-fn unfinished(next: Option<PathBuf>) -> Option<PathBuf> {
-    let mut place = UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner);
-    std::mem::replace(&mut *place, next)
-}
-
-/// A directory that is being written: removed if the program is aborted while this lives.
-#[derive(Debug)]
-pub struct Unfinished(());
-
-impl Unfinished {
-    /// From now on `path` is being written.
-    #[must_use]
-    pub fn new(path: &Path) -> Self {
-        unfinished(Some(path.to_owned()));
-        Self(())
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        unfinished(None);
-    }
+/// Does what an abort must not cut in two: it happens before it, or not at all. `act` is given the
+/// place of the directory that an abort removes, because it is only half written.
+pub fn whole<T>(act: impl FnOnce(&mut Option<PathBuf>) -> T) -> T {
+    act(&mut UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner))
 }

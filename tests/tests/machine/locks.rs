@@ -54,6 +54,10 @@ fn a_waiter_shows_what_it_waits_for_and_its_spinning_is_counted() {
         assert_eq!(next(&mut owner), Exit::Call(Call::Nothing));
         let wanted = |view: &GuestView| view.lock_spin_ns > 100_000;
         enter_until(&mut waiter, Duration::from_millis(5), wanted);
+        // Stopped for longer than what passes for the price of an exit, it notices when it spins on.
+        std::thread::sleep(Duration::from_millis(2));
+        let noticed = |view: &GuestView| view.gap_total_ns > 1_000_000;
+        enter_until(&mut waiter, Duration::from_millis(5), noticed);
         let waits_for = Some(GuestLockId::new(VmId(0), 0));
         assert_eq!(
             (waiter.locks().held, waiter.locks().waits_for),
