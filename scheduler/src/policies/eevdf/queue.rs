@@ -51,6 +51,15 @@ pub(super) struct RunQueue {
     last_average: i64,
 }
 
+/// `times / weight`, rounded towards the left, for a weight above zero. `div_euclid` would divide 128
+/// bits twice.
+fn floor_divide(times: i128, weight: i64) -> i64 {
+    let weight = i128::from(weight);
+    let towards_zero = times / weight;
+    let floor = towards_zero - i128::from(towards_zero * weight > times);
+    i64::try_from(floor).unwrap_or(i64::MAX)
+}
+
 /// All queues.
 #[derive(Debug)]
 pub(super) struct Queues {
@@ -124,7 +133,7 @@ impl Queues {
         if weight == 0 {
             return self.cores[core.index()].last_average;
         }
-        i64::try_from(times.div_euclid(i128::from(weight))).unwrap_or(i64::MAX)
+        floor_divide(times, weight)
     }
 
     /// Whether a virtual time is not ahead of the average.
@@ -335,15 +344,14 @@ impl Queues {
     /// The one on the core goes to sleep. If it has had more than its due it stays on the queue until
     /// the others have caught up.
     pub(super) fn sleep(&mut self, core: CoreId, vcpu: VcpuId) {
-        let owes = self.features.delay_dequeue && !self.eligible(core, vcpu);
-        let lag = self.clamped_lag(core, vcpu);
-        self.clear_current(core, vcpu);
-        let entity = self.entity(vcpu);
-        entity.core = Some(core);
-        entity.lag = lag;
-        if owes {
-            entity.delayed = true;
+        self.entity(vcpu).core = Some(core);
+        if self.features.delay_dequeue && !self.eligible(core, vcpu) {
+            self.clear_current(core, vcpu);
+            self.entity(vcpu).delayed = true;
             self.put(core, vcpu);
+        } else {
+            self.entity(vcpu).lag = self.clamped_lag(core, vcpu);
+            self.clear_current(core, vcpu);
         }
         self.forget_sleepers(core);
     }
@@ -357,17 +365,24 @@ impl Queues {
         }
     }
 
-    /// A sleeper that is still on the queue wakes. Credit that it has gained asleep is not kept.
+    /// A sleeper that is still on the queue wakes. Credit that it has gained asleep is not kept: it
+    /// begins anew at the average. A debt stands, and so does its place.
     pub(super) fn wake_delayed(&mut self, core: CoreId, vcpu: VcpuId) {
-        let lag = self.average(core) - self.entities[vcpu.index()].virtual_time;
-        self.take(core, vcpu);
-        let entity = self.entity(vcpu);
-        entity.delayed = false;
-        if lag > 0 {
+        let entity = &self.entities[vcpu.index()];
+        let gained = self.is_eligible(core)(entity.virtual_time + 1);
+        if gained {
+            self.take(core, vcpu);
+            let entity = self.entity(vcpu);
+            entity.delayed = false;
             entity.lag = 0;
             self.place(core, vcpu, Request::Whole);
+            self.put(core, vcpu);
+            return;
         }
-        self.put(core, vcpu);
+        let queue = &mut self.cores[core.index()];
+        queue.runnable += 1;
+        queue.runnable_weight += entity.weight;
+        self.entity(vcpu).delayed = false;
     }
 
     /// Moves a queued vCPU to another core with its lag and the rest of its request.

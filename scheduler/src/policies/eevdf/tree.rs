@@ -5,33 +5,59 @@
 //! node knows the least virtual time and the shortest slice below it, so the search for the earliest
 //! deadline with a virtual time up to a limit goes down one path. All operations take a time that
 //! grows with the logarithm of the number queued.
+//!
+//! A node fills a cache line, and knows its parent: to take it out needs no search from the root, and
+//! the way up from there ends at the first node that does not owe what it knows to the one taken out.
 
 use crate::ids::VcpuId;
 
-/// No node: index 0 of the table, with values that never win.
+/// No node: index 0 of the table, with values that never win. Its parent means nothing.
 const NIL: u32 = 0;
 
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    key: (i64, u64),
+/// The child that holds the nodes before its parent, and the one that holds those after it.
+const BEFORE: usize = 0;
+const AFTER: usize = 1;
+
+/// The least of virtual times, and the least of slices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Least {
     virtual_time: i64,
     slice: i64,
-    least_time: i64,
-    least_slice: i64,
-    rank: u64,
-    left: u32,
-    right: u32,
 }
+
+impl Least {
+    fn and(self, other: Self) -> Self {
+        Self {
+            virtual_time: self.virtual_time.min(other.virtual_time),
+            slice: self.slice.min(other.slice),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Node {
+    key: (i64, u64),
+    own: Least,
+    /// Of it and all below it.
+    least: Least,
+    rank: u32,
+    parent: u32,
+    children: [u32; 2],
+}
+
+const NONE: Least = Least {
+    virtual_time: i64::MAX,
+    slice: i64::MAX,
+};
 
 const NOBODY: Node = Node {
     key: (0, 0),
-    virtual_time: i64::MAX,
-    slice: i64::MAX,
-    least_time: i64::MAX,
-    least_slice: i64::MAX,
+    own: NONE,
+    least: NONE,
     rank: 0,
-    left: NIL,
-    right: NIL,
+    parent: NIL,
+    children: [NIL; 2],
 };
 
 /// The root of one core's tree.
@@ -54,10 +80,11 @@ pub(super) struct Keys {
 }
 
 /// Scrambles a number so that ranks look random but repeat from run to run.
-const fn scramble(n: u64) -> u64 {
+const fn scramble(n: u64) -> u32 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
+    let [.., a, b, c, d] = (n ^ (n >> 31)).to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 fn vcpu_of(node: u32) -> VcpuId {
@@ -81,52 +108,55 @@ impl Forest {
         &self.nodes[node as usize]
     }
 
-    /// Computes what a node knows of those below it.
-    fn refresh(&mut self, node: u32) {
-        let Node { left, right, .. } = *self.at(node);
-        let (left, right) = (*self.at(left), *self.at(right));
-        let own = &mut self.nodes[node as usize];
-        let below = left.least_time.min(right.least_time);
-        own.least_time = own.virtual_time.min(below);
-        own.least_slice = own.slice.min(left.least_slice.min(right.least_slice));
+    fn at_mut(&mut self, node: u32) -> &mut Node {
+        &mut self.nodes[node as usize]
+    }
+
+    fn adopt(&mut self, parent: u32, side: usize, child: u32) {
+        self.at_mut(parent).children[side] = child;
+        self.at_mut(child).parent = parent;
+    }
+
+    /// Computes what a node knows of those below it; whether that is news.
+    fn refresh(&mut self, node: u32) -> bool {
+        let own = self.at(node);
+        let [before, after] = own.children.map(|child| self.at(child).least);
+        let least = own.own.and(before).and(after);
+        std::mem::replace(&mut self.at_mut(node).least, least) != least
     }
 
     /// Puts a vCPU behind its equals.
     pub(super) fn insert(&mut self, root: Root, vcpu: VcpuId, keys: Keys) -> Root {
         self.arrivals += 1;
-        let node = vcpu.0 + 1;
-        self.nodes[node as usize] = Node {
-            key: (keys.deadline, self.arrivals),
+        let own = Least {
             virtual_time: keys.virtual_time,
             slice: keys.slice,
-            rank: scramble(self.arrivals),
-            least_time: keys.virtual_time,
-            least_slice: keys.slice,
-            left: NIL,
-            right: NIL,
         };
-        Root(self.insert_below(root.0, node))
-    }
-
-    fn insert_below(&mut self, at: u32, node: u32) -> u32 {
-        if at == NIL {
-            return node;
+        let (key, rank) = ((keys.deadline, self.arrivals), scramble(self.arrivals));
+        let (mut parent, mut side, mut at) = (NIL, BEFORE, root.0);
+        while at != NIL && self.at(at).rank >= rank {
+            let above = self.at_mut(at);
+            above.least = above.least.and(own);
+            side = usize::from(above.key < key);
+            (parent, at) = (at, above.children[side]);
         }
-        let (own, new) = (*self.at(at), *self.at(node));
-        if new.rank > own.rank {
-            let (left, right) = self.split(at, new.key);
-            let new = &mut self.nodes[node as usize];
-            (new.left, new.right) = (left, right);
-            self.refresh(node);
-            return node;
+        let (before, after) = self.split(at, key);
+        let node = vcpu.0 + 1;
+        *self.at_mut(node) = Node {
+            key,
+            own,
+            least: own,
+            rank,
+            ..NOBODY
+        };
+        self.adopt(node, BEFORE, before);
+        self.adopt(node, AFTER, after);
+        self.refresh(node);
+        if parent == NIL {
+            return Root(node);
         }
-        if new.key < own.key {
-            self.nodes[at as usize].left = self.insert_below(own.left, node);
-        } else {
-            self.nodes[at as usize].right = self.insert_below(own.right, node);
-        }
-        self.refresh(at);
-        at
+        self.adopt(parent, side, node);
+        root
     }
 
     /// Those before the key and those after it.
@@ -134,14 +164,16 @@ impl Forest {
         if at == NIL {
             return (NIL, NIL);
         }
-        let own = *self.at(at);
-        let halves = if own.key < key {
-            let (before, after) = self.split(own.right, key);
-            self.nodes[at as usize].right = before;
+        let Node {
+            key: own, children, ..
+        } = *self.at(at);
+        let halves = if own < key {
+            let (before, after) = self.split(children[AFTER], key);
+            self.adopt(at, AFTER, before);
             (at, after)
         } else {
-            let (before, after) = self.split(own.left, key);
-            self.nodes[at as usize].left = after;
+            let (before, after) = self.split(children[BEFORE], key);
+            self.adopt(at, BEFORE, after);
             (before, at)
         };
         self.refresh(at);
@@ -151,25 +183,21 @@ impl Forest {
     /// Takes a vCPU out of the tree that it is in.
     pub(super) fn remove(&mut self, root: Root, vcpu: VcpuId) -> Root {
         let node = vcpu.0 + 1;
-        let key = self.at(node).key;
-        Root(self.remove_below(root.0, node, key))
-    }
-
-    fn remove_below(&mut self, at: u32, node: u32, key: (i64, u64)) -> u32 {
-        let own = *self.at(at);
-        if at == node {
-            return self.join(own.left, own.right);
+        let Node {
+            parent, children, ..
+        } = *self.at(node);
+        let joined = self.join(children[BEFORE], children[AFTER]);
+        if parent == NIL {
+            self.at_mut(joined).parent = NIL;
+            return Root(joined);
         }
-        if at == NIL {
-            return NIL;
+        let side = usize::from(self.at(parent).children[AFTER] == node);
+        self.adopt(parent, side, joined);
+        let mut at = parent;
+        while at != NIL && self.refresh(at) {
+            at = self.at(at).parent;
         }
-        if key < own.key {
-            self.nodes[at as usize].left = self.remove_below(own.left, node, key);
-        } else {
-            self.nodes[at as usize].right = self.remove_below(own.right, node, key);
-        }
-        self.refresh(at);
-        at
+        root
     }
 
     /// One tree of two, of which the first comes before the second.
@@ -180,13 +208,15 @@ impl Forest {
         if after == NIL {
             return before;
         }
-        let (first, second) = (*self.at(before), *self.at(after));
+        let (first, second) = (self.at(before), self.at(after));
         if first.rank > second.rank {
-            self.nodes[before as usize].right = self.join(first.right, after);
+            let joined = self.join(first.children[AFTER], after);
+            self.adopt(before, AFTER, joined);
             self.refresh(before);
             before
         } else {
-            self.nodes[after as usize].left = self.join(before, second.left);
+            let joined = self.join(before, second.children[BEFORE]);
+            self.adopt(after, BEFORE, joined);
             self.refresh(after);
             after
         }
@@ -197,13 +227,14 @@ impl Forest {
     pub(super) fn first(&self, root: Root, eligible: impl Fn(i64) -> bool) -> Option<VcpuId> {
         let mut at = root.0;
         while at != NIL {
-            let own = self.at(at);
-            if own.left != NIL && eligible(self.at(own.left).least_time) {
-                at = own.left;
+            let Node { own, children, .. } = self.at(at);
+            let before = children[BEFORE];
+            if before != NIL && eligible(self.at(before).least.virtual_time) {
+                at = before;
             } else if eligible(own.virtual_time) {
                 return Some(vcpu_of(at));
             } else {
-                at = own.right;
+                at = children[AFTER];
             }
         }
         None
@@ -211,7 +242,7 @@ impl Forest {
 
     /// The shortest slice in the tree.
     pub(super) fn least_slice(&self, root: Root) -> Option<i64> {
-        (root.0 != NIL).then(|| self.at(root.0).least_slice)
+        (root.0 != NIL).then(|| self.at(root.0).least.slice)
     }
 
     /// Everybody in the tree, in order of deadline.
@@ -222,11 +253,11 @@ impl Forest {
         while at != NIL || !path.is_empty() {
             while at != NIL {
                 path.push(at);
-                at = self.at(at).left;
+                at = self.at(at).children[BEFORE];
             }
             if let Some(node) = path.pop() {
                 members.push(vcpu_of(node));
-                at = self.at(node).right;
+                at = self.at(node).children[AFTER];
             }
         }
         members
@@ -243,7 +274,8 @@ mod tests {
             return 0;
         }
         let own = forest.at(at);
-        1 + depth(forest, own.left).max(depth(forest, own.right))
+        let [before, after] = own.children.map(|child| depth(forest, child));
+        1 + before.max(after)
     }
 
     #[test]
