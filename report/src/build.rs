@@ -90,8 +90,7 @@ fn vcpu(
         blocked_ns: times.blocked,
         hypervisor_ns: times.hypervisor,
         preempted_ns: figures.preempted,
-        // No policy stops siblings together yet.
-        costop_ns: 0,
+        costop_ns: times.costopped,
         idle_ns: times.idle,
         kernel_priority_ns: figures.kernel_priority.min(times.run + times.hypervisor),
         share: part((times.run + times.hypervisor) as f64, capacity),

@@ -233,7 +233,7 @@ impl Collector {
 
     /// It is runnable and waits for a core from now on, unless it does so already.
     fn wait(&mut self, vcpu: usize, why: Begin) {
-        self.enter_state(vcpu, State::Ready);
+        self.enter_state(vcpu, self.accounts[vcpu].waits_in());
         self.accounts[vcpu].waiting.get_or_insert(Waiting {
             since: self.now,
             why,
@@ -328,6 +328,7 @@ impl Collector {
         let account = &mut self.accounts[vcpu];
         account.advance(now);
         account.at_kernel_priority = standing.kernel_priority;
+        account.hold_back(standing.costopped);
         if standing.kernel_priority {
             account.priorities.begin(Priority {
                 since: now,

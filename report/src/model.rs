@@ -76,7 +76,7 @@ pub struct VcpuReport {
     pub idle_ns: u64,
     /// Part of the time on a core at kernel priority.
     pub kernel_priority_ns: u64,
-    /// Part of `ready_ns`: waits that began with a preemption and ended with running. These a guest
+    /// Part of `ready_ns` and `costop_ns`: waits that began with a preemption and ended with running. These a guest
     /// sees as gaps in its own time.
     pub preempted_ns: u64,
     /// Time on a core as a part of the capacity of all cores (0 to 1).

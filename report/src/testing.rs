@@ -76,7 +76,7 @@ const C0: CoreId = CoreId(0);
 fn standing(kernel_priority: bool) -> EventKind {
     EventKind::Standing(Standing {
         kernel_priority,
-        boosted: false,
+        ..Standing::default()
     })
 }
 

@@ -70,6 +70,9 @@ pub struct Standing {
     pub kernel_priority: bool,
     /// It holds a temporary boost.
     pub boosted: bool,
+    /// It is held back, although it could run and cores may be idle, until its siblings have caught up
+    /// or can run too.
+    pub costopped: bool,
 }
 
 /// What happened.

@@ -20,6 +20,8 @@ pub(crate) enum State {
     Hypervisor,
     /// It could run and waits for a core, or for its thread to enter the core that it was granted.
     Ready,
+    /// It could run, but the policy holds it back for the sake of its siblings.
+    Costopped,
     /// It waits for the hypervisor: a host lock, a device, a page.
     Blocked,
     /// It has nothing to do, or takes no part: halted, asleep, not admitted, retired.
@@ -32,7 +34,10 @@ impl State {
     }
 
     pub(crate) const fn runnable(self) -> bool {
-        matches!(self, Self::Run | Self::Hypervisor | Self::Ready)
+        matches!(
+            self,
+            Self::Run | Self::Hypervisor | Self::Ready | Self::Costopped
+        )
     }
 }
 
@@ -42,6 +47,7 @@ pub(crate) struct Times {
     pub(crate) run: u64,
     pub(crate) hypervisor: u64,
     pub(crate) ready: u64,
+    pub(crate) costopped: u64,
     pub(crate) blocked: u64,
     pub(crate) idle: u64,
 }
@@ -52,6 +58,7 @@ impl Times {
             State::Run => &mut self.run,
             State::Hypervisor => &mut self.hypervisor,
             State::Ready => &mut self.ready,
+            State::Costopped => &mut self.costopped,
             State::Blocked => &mut self.blocked,
             State::Idle => &mut self.idle,
         }
@@ -84,7 +91,7 @@ pub(crate) struct Figures {
     pub(crate) times: Times,
     /// Part of the time on a core at kernel priority.
     pub(crate) kernel_priority: u64,
-    /// Part of the time ready: waits that began with a preemption and ended with running.
+    /// Part of the time ready or co-stopped: waits that began with a preemption and ended with running.
     pub(crate) preempted: u64,
     /// The same of a wait that did not end with running.
     pub(crate) preempted_to_the_end: u64,
@@ -111,6 +118,8 @@ pub(crate) struct Account {
     pub(crate) core: usize,
     pub(crate) waiting: Option<Waiting>,
     pub(crate) at_kernel_priority: bool,
+    /// It is held back from when it waits next, or already is.
+    costopped: bool,
     /// Guest locks held, by the guest's last word.
     pub(crate) guest_locks: u16,
     /// Host locks held, the last taken last.
@@ -163,6 +172,7 @@ impl Account {
             core: 0,
             waiting: None,
             at_kernel_priority: false,
+            costopped: false,
             guest_locks: 0,
             host_locks: Vec::new(),
             kicked: None,
@@ -181,6 +191,24 @@ impl Account {
         *self.figures.times.of(self.state) += passed;
         if self.at_kernel_priority && self.state.on_core() {
             self.figures.kernel_priority += passed;
+        }
+    }
+
+    /// The state in which it waits for a core.
+    pub(crate) const fn waits_in(&self) -> State {
+        if self.costopped {
+            State::Costopped
+        } else {
+            State::Ready
+        }
+    }
+
+    /// It is held back, or no longer so. What it did up to now is booked already.
+    pub(crate) fn hold_back(&mut self, costopped: bool) {
+        let waits = self.state == self.waits_in();
+        self.costopped = costopped;
+        if waits {
+            self.state = self.waits_in();
         }
     }
 

@@ -14,10 +14,10 @@ use stealtime_scheduler::time::Nanos;
 
 const C0: CoreId = CoreId(0);
 
-/// run, hypervisor, ready, blocked, idle.
-fn times(account: &Account) -> [u64; 5] {
+/// run, hypervisor, ready, co-stopped, blocked, idle.
+fn times(account: &Account) -> [u64; 6] {
     let t = account.figures.times;
-    [t.run, t.hypervisor, t.ready, t.blocked, t.idle]
+    [t.run, t.hypervisor, t.ready, t.costopped, t.blocked, t.idle]
 }
 
 fn sum(account: &Account) -> u64 {
@@ -42,7 +42,7 @@ fn time_goes_to_the_state_that_the_vcpu_is_in() {
     tape.at(200, 0, EventKind::Admitted); // after the end: counts for nothing
     let collector = tape.collector;
     let account = &collector.accounts[0];
-    assert_eq!(times(account), [34, 8, 14, 10, 34]);
+    assert_eq!(times(account), [34, 8, 14, 0, 10, 34]);
     assert_eq!(collector.measured(), (0, 100));
     assert_eq!(collector.events, 13);
     let wakeup = account.figures.wakeup.report();
@@ -51,6 +51,32 @@ fn time_goes_to_the_state_that_the_vcpu_is_in() {
     assert_eq!((delay.count, delay.max, delay.max_at_ns), (2, 10, 10));
     assert_eq!(account.figures.longest, (10, 10, false));
     assert_eq!(account.figures.exits[ExitReason::Call as usize], 1);
+}
+
+#[test]
+fn time_held_back_for_siblings_is_told_apart_from_time_ready_but_is_one_wait() {
+    let mut tape = Tape::new(&plan("rr", 1, 1));
+    let costopped = |costopped| {
+        EventKind::Standing(Standing {
+            costopped,
+            ..Standing::default()
+        })
+    };
+    tape.at(0, 0, EventKind::Admitted);
+    tape.at(0, 0, EventKind::Running(C0));
+    tape.at(30, 0, costopped(true)); // on its way off the core it still runs
+    tape.at(32, 0, EventKind::Preempted(C0, PreemptReason::Period)); // run 32
+    tape.at(40, 0, costopped(false)); // co-stopped 8
+    tape.at(45, 0, EventKind::Running(C0)); // ready 5
+    tape.at(46, 0, EventKind::Blocked(Waits::Sleep)); // run 1
+    tape.at(50, 0, costopped(true)); // idle all the same
+    tape.at(60, 0, EventKind::Woken(WakeSource::Timer)); // idle 14
+    tape.at(63, 0, EventKind::Mark(Mark::MeasureEnd)); // co-stopped 3
+    let account = &tape.collector.accounts[0];
+    assert_eq!(times(account), [33, 0, 5, 11, 0, 14]);
+    let delay = account.figures.run_delay.report();
+    assert_eq!((delay.count, delay.max, delay.max_at_ns), (2, 13, 32));
+    assert_eq!(account.figures.preempted, 13);
 }
 
 #[test]
@@ -64,8 +90,8 @@ fn the_start_of_the_measurement_resets_figures_and_keeps_states() {
     tape.at(90, 1, EventKind::Running(C0));
     tape.at(140, 0, EventKind::Mark(Mark::MeasureEnd));
     let collector = &mut tape.collector;
-    assert_eq!(times(&collector.accounts[0]), [50, 0, 50, 0, 0]);
-    assert_eq!(times(&collector.accounts[1]), [50, 0, 50, 0, 0]);
+    assert_eq!(times(&collector.accounts[0]), [50, 0, 50, 0, 0, 0]);
+    assert_eq!(times(&collector.accounts[1]), [50, 0, 50, 0, 0, 0]);
     // The wait from 0 to 90 counts from 40; the unfinished one counts as a wait, but not as a delay
     // that ended.
     assert_eq!(collector.accounts[1].figures.longest, (50, 40, false));
@@ -131,7 +157,7 @@ fn the_hosts_delay_is_waiting_under_the_host_and_interference_under_a_policy() {
     tape.at(200, 0, EventKind::HostDelay(Nanos(1_000_000))); // more than it ran
     tape.at(300, 0, EventKind::Mark(Mark::MeasureEnd));
     let account = &tape.collector.accounts[0];
-    assert_eq!(times(account), [100, 0, 200, 0, 0]);
+    assert_eq!(times(account), [100, 0, 200, 0, 0, 0]);
     assert_eq!(account.figures.run_delay.report().count, 3);
     assert_eq!(account.figures.longest.0, 155);
 
@@ -141,7 +167,7 @@ fn the_hosts_delay_is_waiting_under_the_host_and_interference_under_a_policy() {
     tape.at(100, 0, EventKind::HostDelay(Nanos(40)));
     tape.collector.close();
     let account = &tape.collector.accounts[0];
-    assert_eq!(times(account), [100, 0, 0, 0, 0]);
+    assert_eq!(times(account), [100, 0, 0, 0, 0, 0]);
     assert_eq!(account.figures.host_delay, 40);
 }
 
@@ -157,7 +183,7 @@ fn what_the_host_delayed_before_the_measurement_does_not_count() {
         let worst = tape.collector.worst().map(|(wait, _)| (wait.from, wait.to));
         assert_eq!(worst, (ready > 0).then_some((100, 130)), "{policy}");
         let account = &tape.collector.accounts[0];
-        assert_eq!(times(account), [100 - ready, 0, ready, 0, 0]);
+        assert_eq!(times(account), [100 - ready, 0, ready, 0, 0, 0]);
         let longest = if ready > 0 {
             (30, 100, false)
         } else {
@@ -230,7 +256,7 @@ fn a_kernel_priority_is_known_with_the_lock_it_came_from() {
     let priority = |kernel_priority| {
         EventKind::Standing(Standing {
             kernel_priority,
-            boosted: false,
+            ..Standing::default()
         })
     };
     tape.at(0, 0, EventKind::Admitted);
@@ -286,10 +312,13 @@ fn any_kind() -> impl Strategy<Value = EventKind> {
         waits.prop_map(EventKind::Blocked),
         (0_u16..3).prop_map(|l| EventKind::HostLockTaken(HostLockId(l))),
         (0_u16..3).prop_map(|l| EventKind::HostLockReleased(HostLockId(l))),
-        any::<bool>().prop_map(|kernel_priority| EventKind::Standing(Standing {
-            kernel_priority,
-            boosted: false
-        })),
+        (any::<bool>(), any::<bool>()).prop_map(|(kernel_priority, costopped)| {
+            EventKind::Standing(Standing {
+                kernel_priority,
+                costopped,
+                ..Standing::default()
+            })
+        }),
         (0_u64..2_000).prop_map(|d| EventKind::HostDelay(Nanos(d))),
         Just(EventKind::UserReturn),
         Just(EventKind::Violation(7)),
@@ -325,12 +354,13 @@ proptest! {
             let account = &collector.accounts[vcpu];
             let figures = &account.figures;
             prop_assert_eq!(sum(account), to - from);
-            prop_assert!(figures.longest.0 <= figures.times.ready);
+            let waited = figures.times.ready + figures.times.costopped;
+            prop_assert!(figures.longest.0 <= waited);
             prop_assert!(figures.longest.0 == 0 || figures.longest.1 >= from);
             prop_assert!(figures.run_delay.report().max <= figures.longest.0);
             prop_assert!(figures.wakeup.report().count <= figures.run_delay.report().count);
             let t = figures.times;
-            prop_assert!(entitled <= (t.run + t.hypervisor + t.ready) as f64 + 1e-3);
+            prop_assert!(entitled <= (t.run + t.hypervisor + waited) as f64 + 1e-3);
             prop_assert!(figures.kernel_priority <= t.run + t.hypervisor + t.ready);
         }
         prop_assert!(runnable <= (to - from) as f64 * cores as f64 + 1e-3);

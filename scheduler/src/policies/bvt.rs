@@ -250,8 +250,8 @@ impl Policy for Bvt {
 
     fn standing(&self, vcpu: VcpuId) -> Standing {
         Standing {
-            kernel_priority: false,
             boosted: self.clients[vcpu.index()].warped.is_some(),
+            ..Standing::default()
         }
     }
 }

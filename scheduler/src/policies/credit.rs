@@ -585,8 +585,8 @@ impl Policy for Credit {
 
     fn standing(&self, vcpu: VcpuId) -> Standing {
         Standing {
-            kernel_priority: false,
             boosted: self.priority(vcpu) == Priority::Boost,
+            ..Standing::default()
         }
     }
 

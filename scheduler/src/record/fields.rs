@@ -26,6 +26,7 @@ pub(super) struct Fields {
 const HAS_OTHER: u8 = 1;
 const KERNEL_PRIORITY: u8 = 1;
 const BOOSTED: u8 = 2;
+const COSTOPPED: u8 = 4;
 
 /// `N` bytes of a record from `start` on.
 fn part<const N: usize>(record: &Record, start: usize) -> [u8; N] {
@@ -197,14 +198,14 @@ impl Fields {
     }
 
     pub(super) fn standing(self, standing: Standing) -> Self {
-        let kernel = if standing.kernel_priority {
-            KERNEL_PRIORITY
-        } else {
-            0
-        };
-        let boosted = if standing.boosted { BOOSTED } else { 0 };
+        let flags = [
+            (standing.kernel_priority, KERNEL_PRIORITY),
+            (standing.boosted, BOOSTED),
+            (standing.costopped, COSTOPPED),
+        ];
+        let set = flags.into_iter().filter(|(is_set, _)| *is_set);
         Self {
-            flags: kernel | boosted,
+            flags: set.map(|(_, flag)| flag).sum(),
             ..self
         }
     }
@@ -213,6 +214,7 @@ impl Fields {
         Standing {
             kernel_priority: self.flags & KERNEL_PRIORITY != 0,
             boosted: self.flags & BOOSTED != 0,
+            costopped: self.flags & COSTOPPED != 0,
         }
     }
 }

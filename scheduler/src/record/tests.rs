@@ -179,10 +179,11 @@ fn event_kinds(s: Seed) -> Vec<EventKind> {
             waits_for: other.map(GuestLockId),
         });
     }
-    for (kernel_priority, boosted) in [(false, false), (true, false), (false, true), (true, true)] {
+    for flags in 0..8 {
         all.push(EventKind::Standing(Standing {
-            kernel_priority,
-            boosted,
+            kernel_priority: flags & 1 != 0,
+            boosted: flags & 2 != 0,
+            costopped: flags & 4 != 0,
         }));
     }
     all.extend(RETIRES.map(EventKind::Retired));

@@ -379,6 +379,7 @@ impl Policy for FourBsd {
         Standing {
             kernel_priority: priority.kernel(),
             boosted: priority.interrupt(),
+            costopped: false,
         }
     }
 }

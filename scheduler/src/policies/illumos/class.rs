@@ -105,6 +105,7 @@ pub(in crate::policies) trait Class {
         Standing {
             kernel_priority: thread.flagged(),
             boosted: self.dispatch_priority(vcpu) > thread.priority(),
+            costopped: false,
         }
     }
 }

@@ -254,6 +254,7 @@ impl Policy for Ule {
         Standing {
             kernel_priority: priority.kernel(),
             boosted: priority.interrupt(),
+            costopped: false,
         }
     }
 
