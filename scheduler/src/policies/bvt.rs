@@ -259,14 +259,7 @@ impl Policy for Bvt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Step, World, ms, plain, repeat, secs, spin, us};
-
-    fn weighted(vm: u16, weight: u32) -> VcpuParams {
-        VcpuParams {
-            weight: Some(weight),
-            ..plain(vm)
-        }
-    }
+    use crate::testing::{Step, World, ms, plain, repeat, secs, spin, us, weighted};
 
     #[test]
     fn shares_follow_weights() {

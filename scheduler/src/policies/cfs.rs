@@ -279,14 +279,7 @@ impl Policy for Cfs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Step, World, ms, plain, repeat, secs, spin, us};
-
-    fn weighted(vm: u16, weight: u32) -> VcpuParams {
-        VcpuParams {
-            weight: Some(weight),
-            ..plain(vm)
-        }
-    }
+    use crate::testing::{Step, World, ms, plain, repeat, secs, spin, us, weighted};
 
     #[test]
     fn two_equals_alternate_by_half_the_latency() {

@@ -224,14 +224,7 @@ impl Policy for Lottery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Step, World, ms, plain, repeat, secs, spin};
-
-    fn weighted(vm: u16, weight: u32) -> VcpuParams {
-        VcpuParams {
-            weight: Some(weight),
-            ..plain(vm)
-        }
-    }
+    use crate::testing::{Step, World, ms, plain, repeat, secs, spin, weighted};
 
     #[test]
     fn every_ticket_belongs_to_the_vcpu_that_holds_it() {

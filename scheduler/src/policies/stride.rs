@@ -164,15 +164,7 @@ impl Policy for Stride {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::testing::{Step, World, ms, plain, repeat, secs, spin};
-
-    fn weighted(vm: u16, weight: u32) -> VcpuParams {
-        VcpuParams {
-            weight: Some(weight),
-            ..plain(vm)
-        }
-    }
+    use crate::testing::{Step, World, ms, plain, repeat, secs, spin, weighted};
 
     #[test]
     fn shares_follow_tickets_to_within_a_quantum() {

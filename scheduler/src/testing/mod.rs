@@ -130,6 +130,12 @@ impl World {
         self.planned.insert((time, self.sequence), input);
     }
 
+    /// A device raises an interrupt at the vCPU when the time comes.
+    pub(crate) fn device(&mut self, time: Nanos, to: u32) {
+        let (to, vector, from) = (VcpuId(to), 33, None);
+        self.at(time, Input::Interrupt { to, vector, from });
+    }
+
     /// Lets the world run up to the given instant, all that happens at it included.
     pub(crate) fn run_until(&mut self, end: Nanos) {
         let mut timeless = 0;

@@ -46,9 +46,17 @@ pub(crate) struct Script {
     pub(super) again: usize,
 }
 
+/// Longer than any test.
+pub(crate) const FOREVER: Step = Step::Run(Nanos::from_secs(1_000_000));
+
 /// Runs for ever.
 pub(crate) fn spin() -> Script {
-    repeat(&[Step::Run(Nanos::from_secs(1_000_000))])
+    repeat(&[FOREVER])
+}
+
+/// Answers interrupts, with 100 us of work each.
+pub(crate) fn answers() -> Script {
+    repeat(&[Step::Halt, Step::Run(us(100))])
 }
 
 /// The steps over and over.
@@ -82,4 +90,28 @@ pub(crate) fn secs(n: u64) -> Nanos {
 /// A vCPU alone in its VM, with nothing asked for.
 pub(crate) fn plain(vm: u16) -> VcpuParams {
     VcpuParams::plain(VmId(vm))
+}
+
+/// A vCPU alone in its VM, with a weight.
+pub(crate) fn weighted(vm: u16, weight: u32) -> VcpuParams {
+    VcpuParams {
+        weight: Some(weight),
+        ..plain(vm)
+    }
+}
+
+/// A vCPU alone in its VM, with a nice value.
+pub(crate) fn nice(vm: u16, nice: i8) -> VcpuParams {
+    VcpuParams {
+        nice: Some(nice),
+        ..plain(vm)
+    }
+}
+
+/// A vCPU alone in its VM, which has these shares.
+pub(crate) fn shares(vm: u16, shares: u32) -> VcpuParams {
+    VcpuParams {
+        shares: Some(shares),
+        ..plain(vm)
+    }
 }

@@ -7,7 +7,7 @@ use crate::dispatcher::{ConfigError, Dispatcher};
 use crate::event::EventKind;
 use crate::ids::{CoreId, VcpuId};
 use crate::policy::VcpuParams;
-use crate::testing::{Script, Step, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::testing::{Script, Step, World, first_then, ms, nice, plain, repeat, secs, spin, us};
 use crate::time::Nanos;
 use proptest::prelude::*;
 
@@ -52,13 +52,6 @@ fn lag(queues: &Queues, vcpu: VcpuId) -> i64 {
 /// Sleeps for a moment first, so that all start alike: placed as wakers, not as newcomers.
 fn late_spin() -> Script {
     first_then(&[Step::Sleep(ms(1))], &[Step::Run(secs(1_000_000))])
-}
-
-fn nice(vm: u16, nice: i8) -> VcpuParams {
-    VcpuParams {
-        nice: Some(nice),
-        ..plain(vm)
-    }
 }
 
 fn weight(vm: u16, weight: u32) -> VcpuParams {

@@ -231,12 +231,7 @@ impl Policy for FourBsd {
     }
 
     fn woken_by(&mut self, _now: Nanos, vcpu: VcpuId, source: WakeSource) {
-        let waker = match source {
-            WakeSource::Timer => None,
-            WakeSource::Interrupt(from) => from,
-            WakeSource::HostLock(from) => Some(from),
-        };
-        let core = waker.and_then(|waker| self.seats.core_of(waker));
+        let core = self.seats.core_of_waker(source);
         let (threads, device) = (self.interrupt_threads, self.bands.device);
         let thread = self.thread(vcpu);
         thread.waker = core;
@@ -375,12 +370,7 @@ impl Policy for FourBsd {
     }
 
     fn standing(&self, vcpu: VcpuId) -> Standing {
-        let priority = &self.threads[vcpu.index()].priority;
-        Standing {
-            kernel_priority: priority.kernel(),
-            boosted: priority.interrupt(),
-            costopped: false,
-        }
+        self.threads[vcpu.index()].priority.standing()
     }
 }
 

@@ -4,34 +4,15 @@
 use crate::dispatcher::Dispatcher;
 use crate::event::EventKind;
 use crate::ids::VcpuId;
-use crate::input::Input;
 use crate::policy::VcpuParams;
-use crate::testing::{Script, Step, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::testing::{
+    FOREVER, Script, Step, World, answers, first_then, ms, nice, plain, repeat, secs, spin, us,
+};
 use crate::time::Nanos;
 
 /// A statistics tick at 127 Hz, and a slice of twelve.
 const TICK: Nanos = Nanos(7_874_015);
 const SLICE: Nanos = Nanos(12 * 7_874_015);
-
-const FOREVER: Step = Step::Run(Nanos::from_secs(1_000_000));
-
-fn nice(vm: u16, nice: i8) -> VcpuParams {
-    VcpuParams {
-        nice: Some(nice),
-        ..plain(vm)
-    }
-}
-
-/// A device raises an interrupt at the vCPU.
-fn device(world: &mut World, at: Nanos, to: u32) {
-    let (to, vector, from) = (VcpuId(to), 33, None);
-    world.at(at, Input::Interrupt { to, vector, from });
-}
-
-/// Answers interrupts.
-fn answers() -> Script {
-    repeat(&[Step::Halt, Step::Run(us(100))])
-}
 
 /// When the vCPU first ran from that instant on.
 fn first_run(world: &World, vcpu: u32, from: Nanos) -> Option<Nanos> {
@@ -90,7 +71,7 @@ fn an_interrupt_in_a_critical_section_waits_for_its_end_and_in_2004_for_the_end_
     for (deferred, started) in [("off", us(2_030)), ("on", ms(6))] {
         let vcpus = vec![(plain(0), call_with_section()), (plain(1), answers())];
         let mut world = World::new(&format!("4bsd:deferred={deferred}"), 1, vcpus);
-        device(&mut world, us(2_010), 1);
+        world.device(us(2_010), 1);
         world.run_until(ms(7));
         assert_eq!(first_run(&world, 1, us(2_010)), Some(started), "{deferred}");
     }
@@ -101,7 +82,7 @@ fn outside_a_critical_section_an_interrupt_starts_at_once_either_way() {
     for deferred in ["off", "on"] {
         let vcpus = vec![(plain(0), call_with_section()), (plain(1), answers())];
         let mut world = World::new(&format!("4bsd:deferred={deferred}"), 1, vcpus);
-        device(&mut world, us(2_500), 1);
+        world.device(us(2_500), 1);
         world.run_until(ms(7));
         assert_eq!(
             first_run(&world, 1, us(2_010)),
@@ -127,13 +108,13 @@ fn a_remembered_interrupt_is_let_through_by_a_clock_interrupt_outside_a_section(
     // Sections end 30 us before each whole millisecond: the tick at 10 ms falls between two.
     let vcpus = vec![(plain(0), sections(us(1_020))), (plain(1), answers())];
     let mut world = World::new("4bsd:deferred=on", 1, vcpus);
-    device(&mut world, us(3_500), 1);
+    world.device(us(3_500), 1);
     world.run_until(ms(30));
     assert_eq!(first_run(&world, 1, us(3_500)), Some(ms(10)));
     // In the midst of a section the clock interrupt cannot switch either.
     let vcpus = vec![(plain(0), sections(us(1_500))), (plain(1), answers())];
     let mut world = World::new("4bsd:deferred=on", 1, vcpus);
-    device(&mut world, us(3_700), 1);
+    world.device(us(3_700), 1);
     world.run_until(ms(45));
     assert_eq!(first_run(&world, 1, us(3_700)), None);
 }
@@ -146,9 +127,9 @@ fn another_interrupt_that_can_be_switched_to_at_once_ends_the_wait_too() {
         (plain(2), answers()),
     ];
     let mut world = World::new("4bsd:deferred=on", 1, vcpus);
-    device(&mut world, us(3_700), 1);
+    world.device(us(3_700), 1);
     // Sections of this one end at 450 us past the millisecond.
-    device(&mut world, us(5_470), 2);
+    world.device(us(5_470), 2);
     world.run_until(ms(8));
     assert_eq!(first_run(&world, 1, us(3_700)), Some(us(5_470)));
     assert_eq!(first_run(&world, 2, us(3_700)), Some(us(5_570)));
@@ -221,7 +202,7 @@ fn who_wakes_from_a_kernel_sleep_preempts_nobody_in_the_kernel_but_asks_for_an_a
 fn an_interrupts_thread_preempts_in_the_kernel_too() {
     let vcpus = vec![(plain(0), answers()), (plain(1), in_hypervisor())];
     let mut world = World::new("4bsd", 1, vcpus);
-    device(&mut world, ms(3), 0);
+    world.device(ms(3), 0);
     world.run_until(ms(4));
     assert_eq!(first_run(&world, 0, ms(1)), Some(ms(3)));
 }
@@ -311,7 +292,7 @@ fn options(policy: &str) -> crate::spec::Options {
 fn a_remembered_preemption_is_told_as_such() {
     let vcpus = vec![(plain(0), call_with_section()), (plain(1), answers())];
     let mut world = World::new("4bsd:deferred=on", 1, vcpus);
-    device(&mut world, us(2_010), 1);
+    world.device(us(2_010), 1);
     world.run_until(ms(7));
     let owed = |event: &&crate::event::Event| matches!(event.kind, EventKind::Owed(..));
     let events: Vec<_> = world.events.iter().filter(owed).collect();

@@ -8,7 +8,7 @@
 //! 3. Whatever ends the stay on the core ends what is remembered. A clock interrupt outside a critical
 //!    section does, too: its own thread is switched to at once, and after it the best one runs.
 
-use crate::event::Until;
+use crate::event::{Until, WakeSource};
 use crate::ids::{CoreId, VcpuId};
 use crate::input::GuestLocks;
 use crate::policy::{Mode, Preempt};
@@ -95,6 +95,15 @@ impl Seats {
     /// The core that a vCPU is on.
     pub(in crate::policies) fn core_of(&self, vcpu: VcpuId) -> Option<CoreId> {
         self.inside[vcpu.index()].on
+    }
+
+    /// The core that the one who woke a vCPU is on: not known of a device or timer.
+    pub(in crate::policies) fn core_of_waker(&self, source: WakeSource) -> Option<CoreId> {
+        match source {
+            WakeSource::Timer => None,
+            WakeSource::Interrupt(from) => from.and_then(|from| self.core_of(from)),
+            WakeSource::HostLock(from) => self.core_of(from),
+        }
     }
 
     /// All cores with who is on them.

@@ -6,6 +6,8 @@
 //! popular account (`sticky-kernel-priority`), not before the thread gives up the core. A
 //! thread that stands for an interrupt keeps that priority until it waits again.
 
+use crate::event::Standing;
+
 /// What became of the number on return to user mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::policies) enum UserReturn {
@@ -72,6 +74,15 @@ impl Priority {
     /// Whether it stands for an interrupt.
     pub(in crate::policies) fn interrupt(&self) -> bool {
         self.lent == Lent::Interrupt
+    }
+
+    /// How its thread stands in the eyes of an observer.
+    pub(in crate::policies) fn standing(&self) -> Standing {
+        Standing {
+            kernel_priority: self.kernel(),
+            boosted: self.interrupt(),
+            ..Standing::default()
+        }
     }
 
     /// A new priority for user mode. It does not count until it is taken on.

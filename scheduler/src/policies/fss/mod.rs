@@ -39,7 +39,7 @@ use crate::registry::{PolicyInfo, ScheduledBy};
 use crate::spec::{Inconsistent, OptionInfo, OptionKind};
 use crate::time::Nanos;
 use price::{Because, Nice, Value};
-use threads::{Fss, LISTS, NEW, Thread};
+use threads::{Fss, NEW, Thread};
 
 /// What `fss` says of itself.
 pub const INFO: PolicyInfo = PolicyInfo {
@@ -277,16 +277,7 @@ impl Policy for Fss {
 
     fn periodic(&mut self, now: Nanos) -> Resched {
         self.pool.decay();
-        let first = self.marker;
-        self.walk(now, first);
-        let mut next = None;
-        for list in (1..LISTS).map(|step| (first + step) % LISTS) {
-            if self.walk(now, list) && next.is_none() {
-                next = Some(list);
-            }
-        }
-        self.marker = next.unwrap_or(first);
-        self.dispatch.outranked_cores()
+        self.second(now)
     }
 
     fn user_return(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Preempt {

@@ -6,17 +6,12 @@ use crate::event::{EventKind, Standing};
 use crate::ids::{CoreId, HostLockId, VcpuId};
 use crate::input::KernelPriority::{Asked, NotAsked};
 use crate::policy::VcpuParams;
-use crate::testing::{Script, Step, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::testing::{
+    FOREVER, Script, Step, World, first_then, ms, plain, repeat, secs, shares, spin, us,
+};
 use crate::time::Nanos;
 
 const LOCK: HostLockId = HostLockId(0);
-
-fn shares(vm: u16, shares: u32) -> VcpuParams {
-    VcpuParams {
-        shares: Some(shares),
-        ..plain(vm)
-    }
-}
 
 fn wide(vm: u16, siblings: u32, shares: u32) -> VcpuParams {
     VcpuParams {
@@ -50,8 +45,6 @@ fn catches_flag_then(then: &[Step]) -> Script {
     ];
     first_then(&caught, then)
 }
-
-const FOREVER: Step = Step::Run(Nanos::from_secs(1_000_000));
 
 #[test]
 fn two_equal_spinners_switch_every_quantum_of_11_ticks() {

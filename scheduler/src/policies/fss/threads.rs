@@ -4,15 +4,13 @@ use super::Variant;
 use super::price::{Because, Nice, Pool, Value};
 use crate::ids::{CoreId, VcpuId, VmId};
 use crate::policies::illumos::{
-    Class, Dispatch, End, KERNEL, Matching, Member, TURNSTILE, Turnstiles,
+    Class, Dispatch, End, KERNEL, LISTS, Matching, Member, TURNSTILE, Turnstiles,
 };
 use crate::spec::Options;
 use crate::time::Nanos;
 
 /// The priority of a new thread.
 pub(super) const NEW: u8 = 29;
-/// How many lists the walk of each second has.
-pub(super) const LISTS: usize = 16;
 
 #[derive(Debug)]
 pub(in crate::policies) struct Thread {
@@ -50,7 +48,7 @@ pub(super) struct Fss {
     pub(super) dispatch: Dispatch,
     pub(super) turnstiles: Turnstiles,
     /// The list that the next walk begins with.
-    pub(super) marker: usize,
+    marker: usize,
 }
 
 impl Member for Thread {
@@ -76,6 +74,38 @@ impl Class for Fss {
 
     fn parts_mut(&mut self) -> (&mut [Thread], &mut Dispatch, &mut Turnstiles) {
         (&mut self.threads, &mut self.dispatch, &mut self.turnstiles)
+    }
+
+    fn marker(&mut self) -> &mut usize {
+        &mut self.marker
+    }
+
+    /// Prices the threads of one list; whether any was priced.
+    fn walk(&mut self, now: Nanos, list: usize) -> bool {
+        let mut priced = false;
+        for index in (list..self.threads.len()).step_by(LISTS) {
+            let thread = &mut self.threads[index];
+            if self.kernel_priority && thread.flag {
+                continue;
+            }
+            self.pool
+                .decay_value(thread.project, thread.nice, &mut thread.value);
+            let vcpu = VcpuId(u32::try_from(index).unwrap_or(u32::MAX));
+            if !self.dispatch.queued(vcpu) {
+                continue;
+            }
+            let old = thread.priority;
+            let new = self.price(vcpu, Because::Second);
+            priced = true;
+            if new != old {
+                let quantum = self.quantum;
+                let thread = self.thread(vcpu);
+                thread.priority = new;
+                thread.left = quantum;
+                self.settle(now, vcpu);
+            }
+        }
+        priced
     }
 }
 
@@ -204,33 +234,5 @@ impl Fss {
             thread.left = quantum;
         }
         End::Back
-    }
-
-    /// Prices the threads of one list; whether any was priced.
-    pub(super) fn walk(&mut self, now: Nanos, list: usize) -> bool {
-        let mut priced = false;
-        for index in (list..self.threads.len()).step_by(LISTS) {
-            let thread = &mut self.threads[index];
-            if self.kernel_priority && thread.flag {
-                continue;
-            }
-            self.pool
-                .decay_value(thread.project, thread.nice, &mut thread.value);
-            let vcpu = VcpuId(u32::try_from(index).unwrap_or(u32::MAX));
-            if !self.dispatch.queued(vcpu) {
-                continue;
-            }
-            let old = thread.priority;
-            let new = self.price(vcpu, Because::Second);
-            priced = true;
-            if new != old {
-                let quantum = self.quantum;
-                let thread = self.thread(vcpu);
-                thread.priority = new;
-                thread.left = quantum;
-                self.settle(now, vcpu);
-            }
-        }
-        priced
     }
 }

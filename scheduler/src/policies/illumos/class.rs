@@ -7,7 +7,7 @@
 use super::{Dispatch, Turnstiles};
 use crate::event::Standing;
 use crate::ids::{CoreId, HostLockId, VcpuId};
-use crate::policy::{Inherited, KernelRequest, Preempt};
+use crate::policy::{Inherited, KernelRequest, Preempt, Resched};
 use crate::time::Nanos;
 
 /// A thread as all classes have it.
@@ -22,7 +22,10 @@ pub(in crate::policies) trait Member {
     fn requests(&mut self) -> &mut u32;
 }
 
-/// A class of threads. Only the first two methods are its own.
+/// How many lists of threads the walk of each second goes through.
+pub(in crate::policies) const LISTS: usize = 16;
+
+/// A class of threads. Only the methods without a body are its own.
 pub(in crate::policies) trait Class {
     type Thread: Member;
 
@@ -31,6 +34,29 @@ pub(in crate::policies) trait Class {
 
     /// The same, to change.
     fn parts_mut(&mut self) -> (&mut [Self::Thread], &mut Dispatch, &mut Turnstiles);
+
+    /// The list that the next walk begins with.
+    fn marker(&mut self) -> &mut usize;
+
+    /// A second has passed for the threads of one list: every [`LISTS`]th from that number on. Whether
+    /// it did anything for any of them.
+    fn walk(&mut self, now: Nanos, list: usize) -> bool;
+
+    /// A second has passed for all. The next walk begins with the first other list that this one did
+    /// anything for.
+    fn second(&mut self, now: Nanos) -> Resched {
+        let first = *self.marker();
+        self.walk(now, first);
+        let mut next = None;
+        for list in (1..LISTS).map(|step| (first + step) % LISTS) {
+            if self.walk(now, list) && next.is_none() {
+                next = Some(list);
+            }
+        }
+        *self.marker() = next.unwrap_or(first);
+        let (_, dispatch, _) = self.parts();
+        dispatch.outranked_cores()
+    }
 
     /// Its own priority, or what it has inherited.
     fn dispatch_priority(&self, vcpu: VcpuId) -> u8 {
@@ -105,7 +131,7 @@ pub(in crate::policies) trait Class {
         Standing {
             kernel_priority: thread.flagged(),
             boosted: self.dispatch_priority(vcpu) > thread.priority(),
-            costopped: false,
+            ..Standing::default()
         }
     }
 }

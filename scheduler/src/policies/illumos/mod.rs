@@ -37,7 +37,7 @@ use crate::ids::{CoreId, VcpuId};
 use crate::policy::{Mode, Preempt, Resched, WorkConserving};
 use crate::spec::Options;
 use crate::time::Nanos;
-pub(super) use class::{Class, Member};
+pub(super) use class::{Class, LISTS, Member};
 pub(super) use lists::End;
 use lists::Lists;
 pub(super) use options::{

@@ -5,8 +5,7 @@ use super::*;
 use crate::ids::HostLockId;
 use crate::input::HostMode::{Mutex, Read, Write};
 use crate::input::KernelPriority::{Asked, NotAsked};
-use crate::policy::VcpuParams;
-use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::testing::{Step, World, first_then, ms, nice, plain, repeat, secs, spin, us};
 use crate::time::Nanos;
 
 const LOW: VcpuId = VcpuId(0);
@@ -119,13 +118,6 @@ fn switched_off_nobody_inherits() {
     it.taken(LOW, M1, owns(p));
     assert_eq!(it.wait(HIGH, M1, owns(p)), []);
     assert_eq!(all(&it, p), p);
-}
-
-fn nice(vm: u16, nice: i8) -> VcpuParams {
-    VcpuParams {
-        nice: Some(nice),
-        ..plain(vm)
-    }
 }
 
 /// How long a good one waits for a lock that a bad one holds through 50 ms of work, while one in

@@ -38,7 +38,7 @@ use crate::policy::{
 use crate::registry::{PolicyInfo, ScheduledBy};
 use crate::spec::{OptionInfo, OptionKind};
 use crate::time::Nanos;
-use threads::{LISTS, Ts};
+use threads::Ts;
 
 /// What `ts` says of itself.
 pub const INFO: PolicyInfo = PolicyInfo {
@@ -203,16 +203,7 @@ impl Policy for Ts {
     }
 
     fn periodic(&mut self, now: Nanos) -> Resched {
-        let first = self.marker;
-        self.walk(now, first);
-        let mut next = None;
-        for list in (1..LISTS).map(|step| (first + step) % LISTS) {
-            if self.walk(now, list) && next.is_none() {
-                next = Some(list);
-            }
-        }
-        self.marker = next.unwrap_or(first);
-        self.dispatch.outranked_cores()
+        self.second(now)
     }
 
     fn user_return(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Preempt {

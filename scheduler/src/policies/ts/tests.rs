@@ -10,19 +10,11 @@ use crate::ids::{CoreId, HostLockId, VcpuId};
 use crate::input::KernelPriority::Asked;
 use crate::policy::{Enqueue, KernelRequest, Preempt, VcpuParams};
 use crate::spec::Options;
-use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, spin};
+use crate::testing::{FOREVER, Step, World, first_then, ms, nice, plain, repeat, secs, spin};
 use crate::time::Nanos;
 
 const A: VcpuId = VcpuId(0);
 const CORE: CoreId = CoreId(0);
-const FOREVER: Step = Step::Run(Nanos::from_secs(1_000_000));
-
-fn nice(vm: u16, nice: i8) -> VcpuParams {
-    VcpuParams {
-        nice: Some(nice),
-        ..plain(vm)
-    }
-}
 
 /// A policy with one thread of this nice value, on its core in this row.
 fn alone(options: &str, nice: i8, row: u8) -> Ts {

@@ -3,15 +3,13 @@
 use super::table::{BEST, Row, Table};
 use crate::ids::VcpuId;
 use crate::policies::illumos::{
-    Class, Dispatch, End, KERNEL, Matching, Member, TURNSTILE, Turnstiles,
+    Class, Dispatch, End, KERNEL, LISTS, Matching, Member, TURNSTILE, Turnstiles,
 };
 use crate::spec::Options;
 use crate::time::Nanos;
 
 /// The row of a new thread.
 const NEW: u8 = 29;
-/// How many lists the walk of each second has.
-pub(super) const LISTS: usize = 16;
 /// What a step of the nice value is in priorities.
 const NICE_STEP: i16 = 3;
 
@@ -54,7 +52,7 @@ pub(super) struct Ts {
     pub(super) dispatch: Dispatch,
     pub(super) turnstiles: Turnstiles,
     /// The list that the next walk begins with.
-    pub(super) marker: usize,
+    marker: usize,
 }
 
 impl Member for Thread {
@@ -80,6 +78,31 @@ impl Class for Ts {
 
     fn parts_mut(&mut self) -> (&mut [Thread], &mut Dispatch, &mut Turnstiles) {
         (&mut self.threads, &mut self.dispatch, &mut self.turnstiles)
+    }
+
+    fn marker(&mut self) -> &mut usize {
+        &mut self.marker
+    }
+
+    /// A second has passed for the threads of one list; whether any rose.
+    fn walk(&mut self, now: Nanos, list: usize) -> bool {
+        let mut rose = false;
+        for index in (list..self.threads.len()).step_by(LISTS) {
+            let vcpu = VcpuId(u32::try_from(index).unwrap_or(u32::MAX));
+            let thread = self.thread(vcpu);
+            thread.waited += 1;
+            let old = thread.priority;
+            if thread.flag || !self.is_due(vcpu) || !self.dispatch.queued(vcpu) {
+                continue;
+            }
+            self.move_to(vcpu, self.row(vcpu).waited);
+            rose = true;
+            if self.threads[index].priority != old {
+                self.refill(vcpu);
+                self.settle(now, vcpu);
+            }
+        }
+        rose
     }
 }
 
@@ -227,26 +250,5 @@ impl Ts {
             self.refill(vcpu);
         }
         End::Back
-    }
-
-    /// A second has passed for the threads of one list; whether any rose.
-    pub(super) fn walk(&mut self, now: Nanos, list: usize) -> bool {
-        let mut rose = false;
-        for index in (list..self.threads.len()).step_by(LISTS) {
-            let vcpu = VcpuId(u32::try_from(index).unwrap_or(u32::MAX));
-            let thread = self.thread(vcpu);
-            thread.waited += 1;
-            let old = thread.priority;
-            if thread.flag || !self.is_due(vcpu) || !self.dispatch.queued(vcpu) {
-                continue;
-            }
-            self.move_to(vcpu, self.row(vcpu).waited);
-            rose = true;
-            if self.threads[index].priority != old {
-                self.refill(vcpu);
-                self.settle(now, vcpu);
-            }
-        }
-        rose
     }
 }

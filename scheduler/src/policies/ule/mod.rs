@@ -87,12 +87,7 @@ impl Policy for Ule {
     }
 
     fn woken_by(&mut self, _now: Nanos, vcpu: VcpuId, source: WakeSource) {
-        let waker = match source {
-            WakeSource::Timer => None,
-            WakeSource::Interrupt(from) => from,
-            WakeSource::HostLock(from) => Some(from),
-        };
-        let core = waker.and_then(|waker| self.seats.core_of(waker));
+        let core = self.seats.core_of_waker(source);
         let (threads, device) = (self.interrupt_threads, self.bands.device);
         let thread = self.thread(vcpu);
         thread.waker = core.or(Some(thread.core));
@@ -250,12 +245,7 @@ impl Policy for Ule {
     }
 
     fn standing(&self, vcpu: VcpuId) -> Standing {
-        let priority = &self.threads[vcpu.index()].priority;
-        Standing {
-            kernel_priority: priority.kernel(),
-            boosted: priority.interrupt(),
-            costopped: false,
-        }
+        self.threads[vcpu.index()].priority.standing()
     }
 
     fn conserving(&self) -> WorkConserving {

@@ -4,31 +4,14 @@
 use crate::dispatcher::Dispatcher;
 use crate::event::EventKind;
 use crate::ids::VcpuId;
-use crate::input::Input;
 use crate::policy::VcpuParams;
-use crate::testing::{Script, Step, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::testing::{
+    FOREVER, Script, Step, World, answers, first_then, ms, nice, plain, repeat, secs, spin, us,
+};
 use crate::time::Nanos;
 
 const TICK: Nanos = Nanos(7_874_015);
 const SLICE: Nanos = Nanos(12 * 7_874_015);
-
-const FOREVER: Step = Step::Run(Nanos::from_secs(1_000_000));
-
-fn nice(vm: u16, nice: i8) -> VcpuParams {
-    VcpuParams {
-        nice: Some(nice),
-        ..plain(vm)
-    }
-}
-
-fn device(world: &mut World, at: Nanos, to: u32) {
-    let (to, vector, from) = (VcpuId(to), 33, None);
-    world.at(at, Input::Interrupt { to, vector, from });
-}
-
-fn answers() -> Script {
-    repeat(&[Step::Halt, Step::Run(us(100))])
-}
 
 /// From each wake-up after `from` to the run that follows.
 fn waits(world: &World, vcpu: u32, from: Nanos) -> Vec<Nanos> {
@@ -74,7 +57,7 @@ fn an_interactive_wake_up_replaces_a_hog_in_the_guest_at_once_and_one_in_the_hyp
         let vcpus = vec![(plain(0), hog), (plain(1), answers())];
         let mut world = World::new("ule:interrupt-threads=off", 1, vcpus);
         for n in 0..40 {
-            device(&mut world, ms(1_000) + us(n * 10_700), 1);
+            world.device(ms(1_000) + us(n * 10_700), 1);
         }
         world.run_until(ms(1_600));
         let waits = waits(&world, 1, secs(1));
@@ -165,7 +148,7 @@ fn the_fault_of_2004_does_not_depend_on_the_scheduler() {
         );
         let vcpus = vec![(plain(0), call), (plain(1), answers())];
         let mut world = World::new(&format!("ule:deferred={deferred}"), 1, vcpus);
-        device(&mut world, us(2_010), 1);
+        world.device(us(2_010), 1);
         world.run_until(ms(7));
         assert_eq!(waits(&world, 1, ms(2)), [started - us(2_010)], "{deferred}");
     }
