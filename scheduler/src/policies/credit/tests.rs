@@ -5,15 +5,8 @@ use crate::event::EventKind;
 use crate::ids::VcpuId;
 use crate::policy::{Enqueue, Policy, VcpuParams};
 use crate::registry;
-use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, shares, spin, us};
 use crate::time::Nanos;
-
-fn shares(vm: u16, shares: u32) -> VcpuParams {
-    VcpuParams {
-        shares: Some(shares),
-        ..plain(vm)
-    }
-}
 
 #[test]
 fn two_vms_of_two_vcpus_get_a_third_and_two_thirds() {
@@ -211,7 +204,7 @@ fn an_idle_vcpu_earns_until_it_has_saved_300_credits_and_then_keeps_half() {
 /// A policy on one core to which these vCPUs were declared.
 fn credit(vcpus: &[(VcpuParams, crate::testing::Script)]) -> Credit {
     let (_, options) = registry::check(&"credit".parse().expect("a policy")).expect("understood");
-    let mut policy = super::credit(&options, 1);
+    let mut policy = Credit::new(&options, 1);
     for (vcpu, (params, _)) in (0..).map(VcpuId).zip(vcpus) {
         policy.declare(vcpu, params).expect("understood");
     }

@@ -3,15 +3,8 @@
 use super::{Credit2, INIT};
 use crate::ids::{CoreId, VcpuId};
 use crate::policy::{Enqueue, Pick, Policy, Slice, VcpuParams};
-use crate::testing::{Step, World, ms, plain, repeat, secs, spin, us};
+use crate::testing::{Step, World, ms, plain, repeat, secs, shares, spin, us};
 use crate::time::Nanos;
-
-fn shares(vm: u16, shares: u32) -> VcpuParams {
-    VcpuParams {
-        shares: Some(shares),
-        ..plain(vm)
-    }
-}
 
 /// A policy with so many queued vCPUs of VMs of their own, each with one share but the last.
 fn queued(credits: &[i64], last: u32) -> Credit2 {

@@ -21,8 +21,10 @@
 //! Source: Xen `xen/common/sched/credit.c` (2026), `docs/misc/xen-command-line`.
 
 mod account;
+mod earning;
 #[cfg(test)]
 mod tests;
+mod units;
 
 use crate::event::{Standing, Waits};
 use crate::ids::{CoreId, VcpuId};
@@ -30,13 +32,11 @@ use crate::policy::{
     Clocks, Division, Enqueue, Pick, Placed, Policy, Preempt, Refused, Resched, Slice, SliceEnd,
     VcpuParams, WorkConserving,
 };
-use crate::queue::KeyedQueue;
 use crate::registry::{PolicyInfo, ScheduledBy};
-use crate::spec::{Inconsistent, OptionInfo, OptionKind, Options};
+use crate::spec::{Inconsistent, OptionInfo, OptionKind};
 use crate::time::Nanos;
-use account::{Claim, PER_SLICE};
-use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use account::PER_SLICE;
+use units::{Credit, Domain, MIN_TIMER, Priority, Unit};
 
 /// What `credit` says of itself.
 pub const INFO: PolicyInfo = PolicyInfo {
@@ -97,268 +97,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
             expected: format!("0, or at least 100 us and at most the time slice, {slice}"),
         })
     },
-    build: |options, cores| Box::new(credit(options, cores)),
+    build: |options, cores| Box::new(Credit::new(options, cores)),
 };
-
-fn credit(options: &Options, cores: u16) -> Credit {
-    Credit {
-        ratelimit: options.time("ratelimit"),
-        tslice: options.time("tslice"),
-        by_tick: options.word("charge") == "tick",
-        units: Vec::new(),
-        domains: Vec::new(),
-        list: Vec::new(),
-        cores: (0..cores).map(|_| Core::default()).collect(),
-        sequence: 0,
-        rechecks: BTreeSet::new(),
-        balance: 0,
-        queued: 0,
-    }
-}
-
-/// Run time below which the rate limit is looked at again after as long: the source's guard.
-const MIN_TIMER: Nanos = Nanos::from_micros(100);
-
-/// In rising order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Priority {
-    Over,
-    Under,
-    Boost,
-}
-
-#[derive(Debug)]
-struct Unit {
-    domain: usize,
-    credits: i64,
-    /// Time run that does not make a whole credit yet.
-    unburnt: Nanos,
-    priority: Priority,
-    active: bool,
-    parked: bool,
-    /// Runnable, but kept off the queues because it is parked.
-    waiting_parked: bool,
-    yielded: bool,
-    picked: Nanos,
-    on: Option<CoreId>,
-    home: Option<CoreId>,
-}
-
-/// What the accounting of a unit leads to.
-#[must_use]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Settled {
-    /// It stays where it is.
-    InPlace,
-    /// It runs on this core and is parked.
-    Leaves(CoreId),
-    /// It waits again, for this core.
-    Unparked(CoreId),
-}
-
-#[derive(Debug)]
-struct Domain {
-    weight: i64,
-    cap: Option<i64>,
-    active: Vec<VcpuId>,
-}
-
-#[derive(Debug, Default)]
-struct Core {
-    /// In order of priority when last sorted, then of arrival.
-    queue: KeyedQueue<(Reverse<Priority>, u64)>,
-    running: Option<VcpuId>,
-    recheck: Option<Nanos>,
-}
-
-#[derive(Debug)]
-struct Credit {
-    ratelimit: Nanos,
-    tslice: Nanos,
-    by_tick: bool,
-    units: Vec<Unit>,
-    domains: Vec<Domain>,
-    /// Domains with active units, in the order in which accounting visits them.
-    list: Vec<usize>,
-    cores: Vec<Core>,
-    /// When a rate limit has passed on a core.
-    rechecks: BTreeSet<(Nanos, CoreId)>,
-    balance: i64,
-    queued: usize,
-    /// Arrivals at queues, in steps of two.
-    sequence: u64,
-}
-
-impl Credit {
-    fn unit(&mut self, vcpu: VcpuId) -> &mut Unit {
-        &mut self.units[vcpu.index()]
-    }
-
-    fn priority(&self, vcpu: VcpuId) -> Priority {
-        self.units[vcpu.index()].priority
-    }
-
-    /// Behind all of equal or higher priority; one that yielded goes one place further, behind the
-    /// first of lower priority, unless that one is the last.
-    fn insert(&mut self, core: CoreId, vcpu: VcpuId) {
-        let unit = &self.units[vcpu.index()];
-        let (class, yielded) = (Reverse(unit.priority), unit.yielded);
-        // Steps of two leave room behind every place for one that yielded.
-        self.sequence += 2;
-        let behind_equals = (class, self.sequence);
-        let queue = &mut self.cores[core.index()].queue;
-        let lower = queue.first_above(behind_equals).filter(|_| yielded);
-        let place = match lower {
-            Some(((class, sequence), first)) if queue.last().is_some_and(|(_, l)| l != first) => {
-                (class, sequence + 1)
-            }
-            _ => behind_equals,
-        };
-        queue.insert(vcpu, place);
-        self.queued += 1;
-        self.unit(vcpu).home = Some(core);
-    }
-
-    fn take(&mut self, vcpu: VcpuId) {
-        if let Some(core) = self.units[vcpu.index()].home
-            && self.cores[core.index()].queue.remove(vcpu).is_some()
-        {
-            self.queued -= 1;
-        }
-        self.unit(vcpu).waiting_parked = false;
-    }
-
-    fn head(&self, core: usize) -> Option<VcpuId> {
-        self.cores[core].queue.first().map(|(_, vcpu)| vcpu)
-    }
-
-    /// The order by the priorities of now, which accounting has changed.
-    fn sort(&mut self, core: usize) {
-        let queue = &mut self.cores[core].queue;
-        let before: Vec<_> = std::iter::from_fn(|| queue.pop_first()).collect();
-        for ((_, sequence), vcpu) in before {
-            queue.insert(vcpu, (Reverse(self.units[vcpu.index()].priority), sequence));
-        }
-    }
-
-    fn least_loaded(&self) -> CoreId {
-        let load = |core: &Core| core.queue.len() + usize::from(core.running.is_some());
-        let least = (0..self.cores.len()).min_by_key(|index| load(&self.cores[*index]));
-        CoreId(u16::try_from(least.unwrap_or(0)).unwrap_or(0))
-    }
-
-    /// The first unit elsewhere of strictly higher priority, cores in order from the next one on.
-    /// A queue whose head is no better is of no use.
-    fn steal(&mut self, core: CoreId, above: Option<Priority>) -> Option<VcpuId> {
-        let cores = self.cores.len();
-        let mut others = (1..cores).map(|step| (core.index() + step) % cores);
-        let found = others.find_map(|peer| {
-            let head = self.head(peer)?;
-            (Some(self.priority(head)) > above).then_some(head)
-        })?;
-        self.take(found);
-        Some(found)
-    }
-
-    /// Whether a core that goes through its choice again would take somebody better from elsewhere:
-    /// the running unit is OVER, and so is all that waits behind it.
-    fn would_steal(&self, core: CoreId, running: VcpuId) -> bool {
-        let best = self.priority(running);
-        let mut peers = (0..self.cores.len()).filter(|peer| *peer != core.index());
-        best == Priority::Over
-            && peers.any(|peer| {
-                self.head(peer)
-                    .is_some_and(|head| self.priority(head) > best)
-            })
-    }
-
-    fn activate(&mut self, vcpu: VcpuId) {
-        let unit = self.unit(vcpu);
-        if !unit.active {
-            unit.active = true;
-            let index = unit.domain;
-            let domain = &mut self.domains[index];
-            domain.active.push(vcpu);
-            if domain.active.len() == 1 {
-                self.list.push(index);
-            }
-        }
-    }
-
-    fn deactivate(&mut self, vcpu: VcpuId) {
-        let unit = self.unit(vcpu);
-        if std::mem::take(&mut unit.active) {
-            let index = unit.domain;
-            let domain = &mut self.domains[index];
-            domain.active.retain(|active| *active != vcpu);
-            if domain.active.is_empty() {
-                self.list.retain(|listed| *listed != index);
-            }
-        }
-    }
-
-    /// Looks at the core again once its unit has run for the rate limit.
-    fn recheck(&mut self, core: CoreId, at: Option<Nanos>) {
-        if let Some(old) = std::mem::replace(&mut self.cores[core.index()].recheck, at) {
-            self.rechecks.remove(&(old, core));
-        }
-        if let Some(at) = at {
-            self.rechecks.insert((at, core));
-        }
-    }
-
-    fn left(&mut self, core: CoreId, vcpu: VcpuId) {
-        self.cores[core.index()].running = None;
-        self.unit(vcpu).on = None;
-        self.recheck(core, None);
-    }
-
-    /// Whether the head of the queue goes before the running unit when the core is scheduled anew:
-    /// the running one goes behind its equals.
-    fn head_goes_first(&self, core: CoreId, running: VcpuId) -> bool {
-        let head = self.head(core.index());
-        head.is_some_and(|head| self.priority(head) >= self.priority(running))
-    }
-
-    /// One unit's part of the accounting.
-    fn settle(&mut self, vcpu: VcpuId, grant: &account::Grant) -> Settled {
-        let unit = self.unit(vcpu);
-        unit.credits += grant.each;
-        if unit.credits < 0 {
-            unit.priority = Priority::Over;
-            let park = grant.park_below.is_some_and(|limit| unit.credits < limit);
-            unit.credits = unit.credits.max(-PER_SLICE);
-            if park && !unit.parked {
-                unit.parked = true;
-                return self.park(vcpu);
-            }
-            return Settled::InPlace;
-        }
-        unit.priority = Priority::Under;
-        let unparked = std::mem::take(&mut unit.parked);
-        if unit.credits > PER_SLICE {
-            unit.credits /= 2;
-            self.deactivate(vcpu);
-        }
-        let unit = self.unit(vcpu);
-        if unparked && std::mem::take(&mut unit.waiting_parked) {
-            let home = unit.home.unwrap_or(CoreId(0));
-            self.insert(home, vcpu);
-            return Settled::Unparked(home);
-        }
-        Settled::InPlace
-    }
-
-    fn park(&mut self, vcpu: VcpuId) -> Settled {
-        if let Some(core) = self.units[vcpu.index()].on {
-            return Settled::Leaves(core);
-        }
-        let queued = self.queued;
-        self.take(vcpu);
-        self.unit(vcpu).waiting_parked = self.queued < queued;
-        Settled::InPlace
-    }
-}
 
 impl Policy for Credit {
     fn clocks(&self) -> Clocks {
@@ -530,35 +270,7 @@ impl Policy for Credit {
     }
 
     fn periodic(&mut self, now: Nanos) -> Resched {
-        let visited = self.list.clone();
-        let claims: Vec<_> = visited
-            .iter()
-            .map(|index| &self.domains[*index])
-            .map(Claim::of)
-            .collect();
-        let cores = i64::try_from(self.cores.len()).unwrap_or(1);
-        let grants = account::divide(&claims, cores, self.balance);
-        self.balance = 0;
-        let (mut resched, mut unparked) = (Vec::new(), Vec::new());
-        for (index, grant) in visited.into_iter().zip(&grants) {
-            for vcpu in self.domains[index].active.clone() {
-                match self.settle(vcpu, grant) {
-                    Settled::InPlace => {}
-                    Settled::Leaves(core) => resched.push(core),
-                    Settled::Unparked(home) => unparked.push((home, vcpu)),
-                }
-                self.balance += self.units[vcpu.index()].credits;
-            }
-            if grant.to_head
-                && let Some(at) = self.list.iter().position(|listed| *listed == index)
-            {
-                self.list.remove(at);
-                self.list.insert(0, index);
-            }
-        }
-        for core in 0..self.cores.len() {
-            self.sort(core);
-        }
+        let (mut resched, unparked) = self.account();
         // An unparked unit competes like one that wakes, but without boost.
         for (home, vcpu) in unparked {
             if let Some(running) = self.cores[home.index()].running
@@ -596,17 +308,6 @@ impl Policy for Credit {
             WorkConserving::No
         } else {
             WorkConserving::Yes
-        }
-    }
-}
-
-impl Claim {
-    fn of(domain: &Domain) -> Self {
-        let active = i64::try_from(domain.active.len()).unwrap_or(i64::MAX);
-        Self {
-            weight: domain.weight,
-            cap: domain.cap,
-            active,
         }
     }
 }
