@@ -202,7 +202,11 @@ impl Collector {
                 account.kicked.get_or_insert(now);
                 account.deferrals.end(now);
             }
-            EventKind::Owed(_, _, moment) => account.deferrals.begin(deferral(now, moment)),
+            EventKind::Owed(_, _, moment) => {
+                // It may have been asked for the core already, and is left alone for now after all.
+                account.kicked = None;
+                account.deferrals.begin(deferral(now, moment));
+            }
             EventKind::Migrated { .. } => account.figures.migrations += 1,
             EventKind::UserReturn => {
                 account.figures.user_returns += 1;
@@ -315,7 +319,7 @@ impl Collector {
         self.end_wait(vcpu, false);
         let state = match waits {
             Waits::Idle | Waits::Sleep => State::Idle,
-            Waits::Host | Waits::HostLock(..) => State::Blocked,
+            Waits::Host | Waits::HostLock(..) | Waits::GuestLock(_) => State::Blocked,
         };
         self.enter_state(vcpu, state);
         if state == State::Blocked {

@@ -26,7 +26,7 @@ pub(crate) fn longest(plan: &Plan, collector: &Collector) -> Option<StallReport>
             plan.host_locks.get(lock.index()).cloned(),
             Some(plan.vcpu_name(owner)),
         ),
-        Waits::Idle | Waits::Sleep | Waits::Host => (None, None),
+        Waits::Idle | Waits::Sleep | Waits::Host | Waits::GuestLock(_) => (None, None),
     };
     Some(StallReport {
         vm: plan.vms[vcpu.vm.index()].name.clone(),

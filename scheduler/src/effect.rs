@@ -36,7 +36,7 @@ pub enum Effect {
         vcpu: VcpuId,
     },
     /// Set the vCPU's preempt-pending word: a preemption is owed, and the guest tells
-    /// (`CriticalLeft`) when it leaves its outermost critical section. The driver clears the word when
+    /// (`CriticalLeft`) when it holds no lock and is in no critical section any more. The driver clears the word when
     /// the vCPU leaves the core.
     Owe {
         /// Where.
@@ -55,6 +55,14 @@ pub enum Effect {
     Cancel {
         /// Which.
         timer: Timer,
+    },
+    /// Tell the guest of a vCPU who lends it its turn, or that nobody does any more: a mutex that is
+    /// handed on goes to that one first, if it waits for it.
+    Lent {
+        /// The vCPU that uses the turn.
+        to: VcpuId,
+        /// The vCPU whose turn it is, of the same VM.
+        donor: Option<VcpuId>,
     },
     /// Deliver an interrupt: at once if the vCPU runs guest code, else when it next enters.
     Inject {

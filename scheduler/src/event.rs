@@ -24,6 +24,10 @@ pub enum PreemptReason {
     Period = 3,
     /// A kernel priority was given back.
     PriorityDrop = 4,
+    /// It waits for a lock, and stays in the queue to lend its turn to the lock's owner.
+    LockWait = 5,
+    /// It used the turn of a vCPU that no longer waits for it.
+    LoanOver = 6,
 }
 
 /// The moment at which a remembered preemption is looked at.
@@ -31,7 +35,7 @@ pub enum PreemptReason {
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Until {
-    /// When the vCPU leaves its outermost critical section.
+    /// When the vCPU is in no critical section and holds no guest lock any more.
     CriticalExit = 0,
     /// When its thread returns to user mode of the host.
     UserReturn = 1,
@@ -48,6 +52,8 @@ pub enum WakeSource {
     Interrupt(Option<VcpuId>),
     /// The vCPU that handed it a host lock.
     HostLock(VcpuId),
+    /// The vCPU of its VM that woke it from a wait for a guest lock.
+    GuestLock(VcpuId),
 }
 
 /// What a vCPU waits for, as seen in reports.
@@ -61,6 +67,8 @@ pub enum Waits {
     Host,
     /// A host lock, with its owner.
     HostLock(HostLockId, VcpuId),
+    /// Asleep for a guest lock, or for the other end of a guest's channel.
+    GuestLock(GuestLockId),
 }
 
 /// A state of the policy that puts a vCPU before or behind others, for explanations.
@@ -73,6 +81,26 @@ pub struct Standing {
     /// It is held back, although it could run and cores may be idle, until its siblings have caught up
     /// or can run too.
     pub costopped: bool,
+}
+
+/// Whether a vCPU owns a guest lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Owns {
+    /// It does.
+    Yes = 0,
+    /// It did until now; nobody does.
+    NoLonger = 1,
+}
+
+/// Who is charged for a turn that is lent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Charged {
+    /// The vCPU that lends it.
+    Donor = 0,
+    /// The vCPU that uses it.
+    Owner = 1,
 }
 
 /// What happened.
@@ -131,6 +159,31 @@ pub enum EventKind {
         critical: u16,
         /// The lock waited for.
         waits_for: Option<GuestLockId>,
+    },
+    /// The owner of a guest lock that is waited for (the vCPU named is the owner, or the last one).
+    GuestOwner {
+        /// The lock.
+        lock: GuestLockId,
+        /// Whether it owns the lock, or has just ceased to and nobody is known to follow.
+        owns: Owns,
+    },
+    /// It has spun for a guest lock for as long as it is meant to before it says so.
+    SpunTooLong(GuestLockId),
+    /// It uses the turn of another vCPU that waits for it: that one's slice, and, if the layer says
+    /// so, that one's account. Comes after `Granted`.
+    Borrows {
+        /// Whose turn it is.
+        donor: VcpuId,
+        /// Who is charged.
+        charged: Charged,
+    },
+    /// It gave its core to another one, because it spins for a lock (directed yield).
+    YieldedTo(VcpuId),
+    /// It waits for a lock whose owner waits, maybe through others, for this one: none of them can
+    /// ever go on. Told once for each vCPU of the circle.
+    Deadlock {
+        /// Whom it waits for.
+        owner: VcpuId,
     },
     /// Its thread returned to user mode of the host.
     UserReturn,

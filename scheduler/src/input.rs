@@ -115,6 +115,28 @@ pub struct GuestLocks {
     pub waits_for: Option<GuestLockId>,
 }
 
+/// How a guest is to take its locks, as the lock-aware layers want it. Fixed for a run; the driver
+/// tells every guest before it starts.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+pub struct GuestHints {
+    /// How a sleeping mutex that leaves it open is taken and released.
+    pub mutex: MutexMode,
+    /// How long a vCPU spins, counted in its own running time, before it says so (`SpunTooLong`) and
+    /// then goes on for as long again. None: it never says so.
+    pub spin_window: Option<Nanos>,
+}
+
+/// How a sleeping mutex in a guest works.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+pub enum MutexMode {
+    /// A waiter spins while the owner is on a core, and sleeps otherwise; whoever comes first takes
+    /// it.
+    #[default]
+    Spin,
+    /// A waiter sleeps at once; a release hands the mutex to a waiter.
+    HandOff,
+}
+
 /// A moment of the run that reports refer to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
@@ -140,6 +162,8 @@ pub enum Timer {
     Period,
     /// A moment the policy asked for.
     Policy,
+    /// The longest that a preemption on a core may be put off.
+    Grace(CoreId),
 }
 
 /// What happened.
@@ -188,8 +212,8 @@ pub enum Input {
         /// Who.
         vcpu: VcpuId,
     },
-    /// The guest left its outermost critical section and saw that a preemption is pending
-    /// (`Effect::Owe`).
+    /// The guest left its outermost critical section, released its last lock, or both, and saw that
+    /// a preemption is pending (`Effect::Owe`).
     CriticalLeft {
         /// Who.
         vcpu: VcpuId,
@@ -267,6 +291,40 @@ pub enum Input {
         vcpu: VcpuId,
         /// The state.
         locks: GuestLocks,
+    },
+    /// The owner of a guest lock is another one than the driver last told (nobody at first). Told
+    /// after `Locks`, and only of locks that somebody was told to wait for.
+    GuestOwner {
+        /// Which lock.
+        lock: GuestLockId,
+        /// Who has it, if anybody has.
+        owner: Option<VcpuId>,
+    },
+    /// The guest waits for a lock (or for the other end of a channel) and wants to sleep until it is
+    /// woken (`GuestWake`). If it was woken since it last slept it does not sleep: every wake-up
+    /// counts once, and one that comes early is kept.
+    GuestWait {
+        /// Who.
+        vcpu: VcpuId,
+        /// For what.
+        lock: GuestLockId,
+    },
+    /// The guest wakes a vCPU of its VM that waits for a lock, or is about to.
+    GuestWake {
+        /// Whom.
+        vcpu: VcpuId,
+        /// The vCPU that wakes it.
+        by: VcpuId,
+        /// For which lock.
+        lock: GuestLockId,
+    },
+    /// The guest has spun for a lock for as long as [`GuestHints::spin_window`] allows: the stand-in
+    /// for a pause-loop exit.
+    SpunTooLong {
+        /// Who.
+        vcpu: VcpuId,
+        /// For which lock.
+        lock: GuestLockId,
     },
     /// The vCPU's thread waited for a core of the host while it was granted one: interference from
     /// outside, or, under the policy `host`, the host's own scheduling.

@@ -213,6 +213,9 @@ pub enum Slice {
     Open,
 }
 
+/// The slice of a vCPU that was taken from a policy that says nothing of its own on it.
+const TAKEN: Nanos = Nanos::from_millis(10);
+
 /// Who runs next on a core.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -287,6 +290,14 @@ pub trait Policy: Debug + Send {
     /// Takes a queued vCPU off its queue without running it here (it was retired, or the dispatcher
     /// had to choose in the policy's stead).
     fn remove(&mut self, now: Nanos, vcpu: VcpuId);
+
+    /// Takes a queued vCPU off its queue, wherever it is queued, and puts it on an idle core as if it
+    /// had been picked there: the dispatcher follows a chain of locks, or one vCPU yields to another.
+    /// What is not said here is as after `pick`.
+    fn take(&mut self, now: Nanos, _core: CoreId, vcpu: VcpuId) -> Slice {
+        self.remove(now, vcpu);
+        Slice::For(TAKEN)
+    }
 
     /// Chooses who runs on an idle core and takes it off its queue. A work-conserving policy answers
     /// `Idle` only if nobody waits anywhere.

@@ -52,6 +52,11 @@ const COARSE: &[(&str, Nanos, &str)] = &[
         Nanos::from_secs(3),
         "draws: seven standard deviations",
     ),
+    (
+        "ts",
+        Nanos::from_secs(10),
+        "the walk each second starts the same sequence of quanta anew: who is ahead stays ahead",
+    ),
 ];
 
 /// The vCPUs of a random world.

@@ -172,7 +172,7 @@ fn fields_of(item: &Item) -> Fields {
 }
 
 /// How many codes inputs have.
-const INPUTS: u8 = 20;
+const INPUTS: u8 = 24;
 
 fn input_fields(input: &Input) -> Fields {
     match *input {
@@ -217,6 +217,14 @@ fn input_fields(input: &Input) -> Fields {
         } => Fields::of(19, vcpu)
             .place(lock.0)
             .detail(2 * mode as u8 + parts::priority_code(priority)),
+        Input::GuestOwner { lock, owner } => Fields::code(20)
+            .value(u64::from(lock.0))
+            .other(owner.map(|v| v.0)),
+        Input::GuestWait { vcpu, lock } => Fields::of(21, vcpu).value(u64::from(lock.0)),
+        Input::GuestWake { vcpu, by, lock } => Fields::of(22, vcpu)
+            .value(u64::from(lock.0))
+            .other(Some(by.0)),
+        Input::SpunTooLong { vcpu, lock } => Fields::of(23, vcpu).value(u64::from(lock.0)),
     }
 }
 
@@ -283,12 +291,29 @@ fn input_from(f: &Fields) -> Option<Input> {
             mode: parts::host_mode(f.detail / 2)?,
             priority: parts::priority(f.detail % 2)?,
         },
+        20 => Input::GuestOwner {
+            lock: f.get_guest_lock()?,
+            owner: f.get_other().map(VcpuId),
+        },
+        21 => Input::GuestWait {
+            vcpu,
+            lock: f.get_guest_lock()?,
+        },
+        22 => Input::GuestWake {
+            vcpu,
+            by: VcpuId(f.other),
+            lock: f.get_guest_lock()?,
+        },
+        23 => Input::SpunTooLong {
+            vcpu,
+            lock: f.get_guest_lock()?,
+        },
         _ => return None,
     })
 }
 
 /// How many codes effects have.
-const EFFECTS: u8 = 7;
+const EFFECTS: u8 = 8;
 
 fn effect_fields(effect: &Effect) -> Fields {
     match *effect {
@@ -299,6 +324,7 @@ fn effect_fields(effect: &Effect) -> Fields {
         Effect::Cancel { timer } => Fields::code(4).timer(timer),
         Effect::Inject { vcpu, vector } => Fields::of(5, vcpu).detail(vector),
         Effect::Owe { core, vcpu } => Fields::of(6, vcpu).place(core.0),
+        Effect::Lent { to, donor } => Fields::of(7, to).other(donor.map(|v| v.0)),
     }
 }
 
@@ -321,12 +347,16 @@ fn effect_from(f: &Fields) -> Option<Effect> {
             vector: f.detail,
         },
         6 => Effect::Owe { core, vcpu },
+        7 => Effect::Lent {
+            to: vcpu,
+            donor: f.get_other().map(VcpuId),
+        },
         _ => return None,
     })
 }
 
 /// How many codes events have.
-const EVENTS: u8 = 23;
+const EVENTS: u8 = 28;
 
 fn event_fields(kind: &EventKind) -> Fields {
     match *kind {
@@ -363,6 +393,15 @@ fn event_fields(kind: &EventKind) -> Fields {
         EventKind::Owed(core, why, until) => Fields::code(22)
             .places(core.0, until as u16)
             .detail(why as u8),
+        EventKind::GuestOwner { lock, owns } => {
+            Fields::code(23).value(u64::from(lock.0)).detail(owns as u8)
+        }
+        EventKind::SpunTooLong(lock) => Fields::code(24).value(u64::from(lock.0)),
+        EventKind::Borrows { donor, charged } => {
+            Fields::code(25).detail(charged as u8).other(Some(donor.0))
+        }
+        EventKind::YieldedTo(to) => Fields::code(26).other(Some(to.0)),
+        EventKind::Deadlock { owner } => Fields::code(27).other(Some(owner.0)),
     }
 }
 
@@ -406,6 +445,19 @@ fn event_from(f: &Fields) -> Option<EventKind> {
             parts::preempt_reason(f.detail)?,
             parts::until(f.place_2)?,
         ),
+        23 => EventKind::GuestOwner {
+            lock: f.get_guest_lock()?,
+            owns: parts::owns(f.detail)?,
+        },
+        24 => EventKind::SpunTooLong(f.get_guest_lock()?),
+        25 => EventKind::Borrows {
+            donor: VcpuId(f.other),
+            charged: parts::charged(f.detail)?,
+        },
+        26 => EventKind::YieldedTo(VcpuId(f.other)),
+        27 => EventKind::Deadlock {
+            owner: VcpuId(f.other),
+        },
         _ => return None,
     })
 }

@@ -207,6 +207,7 @@ impl<'run> Machine<'run> {
                 }
             }
             Effect::Owe { vcpu, .. } => self.vcpu(vcpu).owed = true,
+            Effect::Lent { .. } => {}
             Effect::Arm { timer, at } => self.arm(timer, at),
             Effect::Cancel { timer } => self.queue.cancel(Slot::Timer(timer)),
             Effect::Inject { vcpu, vector } => {

@@ -37,6 +37,8 @@ struct Due {
 const NOWHERE: u32 = u32::MAX;
 /// Slots that there is one of: the mark and the policy's three clocks.
 const SINGLE: u32 = 4;
+/// Slots of each core.
+const PER_CORE: u32 = 2;
 /// Slots of each vCPU.
 const PER_VCPU: u32 = 4;
 
@@ -49,32 +51,37 @@ const PER_VCPU: u32 = 4;
 pub(crate) struct Queue {
     heap: Vec<Due>,
     places: Vec<u32>,
-    cores: u32,
+    /// Slots of all cores.
+    of_cores: u32,
     sequence: u64,
 }
 
 impl Queue {
     /// An empty queue for so many cores and vCPUs. `None` if there are more than can be numbered.
     pub(crate) fn new(cores: usize, vcpus: usize) -> Option<Self> {
-        let cores = u32::try_from(cores).ok()?;
+        let of_cores = u32::try_from(cores).ok()?.checked_mul(PER_CORE)?;
         let vcpus = u32::try_from(vcpus).ok()?;
-        let slots = vcpus.checked_mul(PER_VCPU)?.checked_add(SINGLE + cores)?;
+        let slots = vcpus
+            .checked_mul(PER_VCPU)?
+            .checked_add(SINGLE.checked_add(of_cores)?)?;
         Some(Self {
             heap: Vec::with_capacity(slots as usize),
             places: vec![NOWHERE; slots as usize],
-            cores,
+            of_cores,
             sequence: 0,
         })
     }
 
     fn number(&self, slot: Slot) -> u32 {
-        let of_vcpu = |vcpu: VcpuId, which| SINGLE + self.cores + vcpu.0 * PER_VCPU + which;
+        let of_core = |core: CoreId, which| SINGLE + u32::from(core.0) * PER_CORE + which;
+        let of_vcpu = |vcpu: VcpuId, which| SINGLE + self.of_cores + vcpu.0 * PER_VCPU + which;
         match slot {
             Slot::Mark => 0,
             Slot::Timer(Timer::Tick) => 1,
             Slot::Timer(Timer::Period) => 2,
             Slot::Timer(Timer::Policy) => 3,
-            Slot::Timer(Timer::Slice(core)) => SINGLE + u32::from(core.0),
+            Slot::Timer(Timer::Slice(core)) => of_core(core, 0),
+            Slot::Timer(Timer::Grace(core)) => of_core(core, 1),
             Slot::Step(vcpu) => of_vcpu(vcpu, 0),
             Slot::Signal(vcpu) => of_vcpu(vcpu, 1),
             Slot::Timer(Timer::Wake(vcpu)) => of_vcpu(vcpu, 2),
@@ -91,10 +98,12 @@ impl Queue {
                 _ => Slot::Timer(Timer::Policy),
             };
         };
-        let Some(number) = number.checked_sub(self.cores) else {
-            return Slot::Timer(Timer::Slice(CoreId(
-                u16::try_from(number).unwrap_or(u16::MAX),
-            )));
+        let Some(number) = number.checked_sub(self.of_cores) else {
+            let core = CoreId(u16::try_from(number / PER_CORE).unwrap_or(u16::MAX));
+            return match number % PER_CORE {
+                0 => Slot::Timer(Timer::Slice(core)),
+                _ => Slot::Timer(Timer::Grace(core)),
+            };
         };
         let vcpu = VcpuId(number / PER_VCPU);
         match number % PER_VCPU {
@@ -218,6 +227,8 @@ mod tests {
             Slot::Signal(VcpuId(0)),
             Slot::Mark,
             Slot::Timer(Timer::Slice(CoreId(1))),
+            Slot::Timer(Timer::Grace(CoreId(0))),
+            Slot::Timer(Timer::Grace(CoreId(1))),
             Slot::Timer(Timer::Periodic(VcpuId(1))),
         ];
         for slot in slots {

@@ -219,6 +219,7 @@ impl Engine {
             }
             Effect::Kick { vcpu, .. } => owed.nudges.push((vcpu, self.seat(vcpu).state.kick())),
             Effect::Owe { vcpu, .. } => self.pending(inner, vcpu, true),
+            Effect::Lent { .. } => {}
             Effect::Arm { timer, at } => {
                 owed.timers |= self.timers.arm(timer, at) == Armed::Earlier;
             }

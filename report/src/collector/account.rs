@@ -22,7 +22,7 @@ pub(crate) enum State {
     Ready,
     /// It could run, but the policy holds it back for the sake of its siblings.
     Costopped,
-    /// It waits for the hypervisor: a host lock, a device, a page.
+    /// It waits for the hypervisor (a host lock, a device, a page) or sleeps for a lock of its guest.
     Blocked,
     /// It has nothing to do, or takes no part: halted, asleep, not admitted, retired.
     Idle,
@@ -134,12 +134,14 @@ pub(crate) struct Account {
 }
 
 /// All reasons of preemption, in the order of their numbers, with their names in reports.
-pub(crate) const PREEMPT_REASONS: [(PreemptReason, &str); 5] = [
+pub(crate) const PREEMPT_REASONS: [(PreemptReason, &str); 7] = [
     (PreemptReason::SliceEnd, "slice-end"),
     (PreemptReason::Wakeup, "wakeup"),
     (PreemptReason::Tick, "tick"),
     (PreemptReason::Period, "period"),
     (PreemptReason::PriorityDrop, "priority-drop"),
+    (PreemptReason::LockWait, "lock-wait"),
+    (PreemptReason::LoanOver, "loan-over"),
 ];
 
 impl Figures {

@@ -132,7 +132,7 @@ fn preemptions_are_counted_by_reason_and_those_in_a_guest_lock_apart() {
     tape.collector.close();
     let collector = tape.collector;
     let figures = &collector.accounts[0].figures;
-    assert_eq!(figures.preemptions, [1, 2, 0, 0, 0]);
+    assert_eq!(figures.preemptions, [1, 2, 0, 0, 0, 0, 0]);
     assert_eq!(
         (
             figures.preemptions_in_lock,

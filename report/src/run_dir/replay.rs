@@ -210,15 +210,25 @@ const fn names(input: &Input) -> (Option<usize>, Option<usize>) {
         | Input::HostAcquire { vcpu, .. }
         | Input::HostUnlock { vcpu, .. }
         | Input::Locks { vcpu, .. }
+        | Input::GuestWait { vcpu, .. }
+        | Input::SpunTooLong { vcpu, .. }
+        | Input::GuestOwner {
+            owner: Some(vcpu), ..
+        }
         | Input::HostDelay { vcpu, .. }
         | Input::TimerDue {
             timer: Timer::Wake(vcpu) | Timer::Periodic(vcpu),
         } => (Some(vcpu.index()), None),
         Input::TimerDue {
-            timer: Timer::Slice(core),
+            timer: Timer::Slice(core) | Timer::Grace(core),
         } => (None, Some(core.index())),
-        // An interrupt at a vCPU that does not exist is a guest's mistake, and the dispatcher knows it.
-        Input::Interrupt { .. } | Input::Mark(_) | Input::TimerDue { .. } => (None, None),
+        // A vCPU that does not exist, in an interrupt or a wake-up, is a guest's mistake, and the
+        // dispatcher knows it.
+        Input::Interrupt { .. }
+        | Input::GuestWake { .. }
+        | Input::GuestOwner { owner: None, .. }
+        | Input::Mark(_)
+        | Input::TimerDue { .. } => (None, None),
     }
 }
 

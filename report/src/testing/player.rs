@@ -116,7 +116,10 @@ impl Player {
             Effect::Arm { timer, at } => {
                 self.plan(at.0.max(self.now), Next::Tell(Input::TimerDue { timer }));
             }
-            Effect::Cancel { .. } | Effect::Inject { .. } | Effect::Owe { .. } => {}
+            Effect::Cancel { .. }
+            | Effect::Inject { .. }
+            | Effect::Owe { .. }
+            | Effect::Lent { .. } => {}
         }
     }
 

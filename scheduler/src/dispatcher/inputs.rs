@@ -84,6 +84,12 @@ impl Dispatcher {
                     },
                 );
             }
+            Input::GuestOwner { lock, owner } => self.guest_owner(lock, owner, out),
+            Input::GuestWait { vcpu, lock } => self.guest_wait(vcpu, lock, out),
+            Input::GuestWake { vcpu, by, lock } => self.guest_wake(vcpu, by, lock, out),
+            Input::SpunTooLong { vcpu, lock } => {
+                self.emit(out, vcpu, EventKind::SpunTooLong(lock));
+            }
             Input::HostDelay { vcpu, delay } => {
                 self.emit(out, vcpu, EventKind::HostDelay(delay));
             }
@@ -253,12 +259,14 @@ impl Dispatcher {
             Timer::Tick => &mut self.tick_armed,
             Timer::Period => &mut self.period_armed,
             Timer::Policy => &mut self.policy_armed,
+            Timer::Grace(core) => &mut self.cores[core.index()].grace_armed,
         };
         let Some(at) = armed.take_if(|at| *at <= self.now) else {
             return;
         };
         match timer {
             Timer::Slice(core) => self.slice_ended(core, out),
+            Timer::Grace(_) => {}
             Timer::Wake(vcpu) => self.wake(vcpu, WakeSource::Timer, out),
             Timer::Periodic(vcpu) => self.periodic_due(vcpu, at, out),
             Timer::Tick => self.tick(out),

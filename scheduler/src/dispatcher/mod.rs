@@ -15,6 +15,7 @@
 //! Inputs are handled in the order given. Among idle cores the lowest number is filled first.
 
 mod check;
+mod guest_locks;
 mod host_locks;
 mod inputs;
 mod lock_inputs;
@@ -26,14 +27,15 @@ pub use check::{Violation, ViolationReport};
 
 use crate::effect::Effect;
 use crate::event::{Event, EventKind, PreemptReason, Standing, Until, Waits};
-use crate::ids::{CoreId, HostLockId, VcpuId};
-use crate::input::{Input, Timer};
+use crate::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
+use crate::input::{GuestHints, Input, Timer};
 use crate::policy::{Clocks, Policy, Refused, Slice, VcpuParams, WorkConserving};
 use crate::registry::{self, PolicyInfo, ScheduledBy};
 use crate::spec::{PolicySpec, SpecError};
 use crate::time::Nanos;
 use host_locks::{Claim, HostLocks};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// All that a dispatcher must know before a run; kept with a recorded run for its replay.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -118,6 +120,8 @@ struct Vcpu {
     standing: Standing,
     /// The mutex that it tries to take when it next gets a core.
     retry: Option<(HostLockId, Claim)>,
+    /// A wake-up by its own guest that came before it slept.
+    woken_early: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +131,7 @@ struct Core {
     /// A preemption that is remembered, and when it is to be looked at.
     owed: Option<(Until, PreemptReason)>,
     slice_armed: Option<Nanos>,
+    grace_armed: Option<Nanos>,
 }
 
 /// The state machine. See the module.
@@ -141,6 +146,7 @@ pub struct Dispatcher {
     vcpus: Vec<Vcpu>,
     ready: usize,
     locks: HostLocks,
+    guest_owners: BTreeMap<GuestLockId, VcpuId>,
     wake_armed: Vec<Option<Nanos>>,
     periodic_armed: Vec<Option<Nanos>>,
     tick_armed: Option<Nanos>,
@@ -194,6 +200,7 @@ impl Dispatcher {
             kicked: None,
             owed: None,
             slice_armed: None,
+            grace_armed: None,
         };
         Ok(Self {
             policy,
@@ -205,6 +212,7 @@ impl Dispatcher {
             vcpus,
             ready: 0,
             locks: HostLocks::new(config.host_locks),
+            guest_owners: BTreeMap::new(),
             wake_armed: vec![None; config.vcpus.len()],
             periodic_armed: vec![None; config.vcpus.len()],
             tick_armed: None,
@@ -230,6 +238,12 @@ impl Dispatcher {
     #[must_use]
     pub const fn policy_info(&self) -> &'static PolicyInfo {
         self.info
+    }
+
+    /// How guests are to take their locks.
+    #[must_use]
+    pub fn guest_hints(&self) -> GuestHints {
+        GuestHints::default()
     }
 
     /// How many cores the dispatcher knows. Under a policy that leaves scheduling to the host that is
@@ -330,6 +344,7 @@ impl Vcpu {
             periodic: None,
             standing: Standing::default(),
             retry: None,
+            woken_early: false,
         }
     }
 }

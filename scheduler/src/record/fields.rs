@@ -4,7 +4,7 @@
 
 use super::{RECORD_BYTES, Record};
 use crate::event::{Standing, Waits, WakeSource};
-use crate::ids::{CoreId, HostLockId, VcpuId};
+use crate::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
 use crate::input::{BlockOn, Timer};
 use crate::time::Nanos;
 
@@ -115,6 +115,11 @@ impl Fields {
         (self.flags == HAS_OTHER).then_some(self.other)
     }
 
+    /// A guest lock in the place of a 64-bit value.
+    pub(super) fn get_guest_lock(&self) -> Option<GuestLockId> {
+        u32::try_from(self.value).ok().map(GuestLockId)
+    }
+
     pub(super) fn timer(self, timer: Timer) -> Self {
         match timer {
             Timer::Slice(core) => self.detail(0).place(core.0),
@@ -129,6 +134,7 @@ impl Fields {
             Timer::Tick => self.detail(3),
             Timer::Period => self.detail(4),
             Timer::Policy => self.detail(5),
+            Timer::Grace(core) => self.detail(6).place(core.0),
         }
     }
 
@@ -140,6 +146,7 @@ impl Fields {
             3 => Timer::Tick,
             4 => Timer::Period,
             5 => Timer::Policy,
+            6 => Timer::Grace(CoreId(self.place)),
             _ => return None,
         })
     }
@@ -167,6 +174,7 @@ impl Fields {
             Waits::Sleep => self.detail(1),
             Waits::Host => self.detail(2),
             Waits::HostLock(lock, owner) => self.detail(3).place(lock.0).other(Some(owner.0)),
+            Waits::GuestLock(lock) => self.detail(4).value(u64::from(lock.0)),
         }
     }
 
@@ -176,6 +184,7 @@ impl Fields {
             1 => Waits::Sleep,
             2 => Waits::Host,
             3 => Waits::HostLock(HostLockId(self.place), VcpuId(self.other)),
+            4 => Waits::GuestLock(self.get_guest_lock()?),
             _ => return None,
         })
     }
@@ -185,6 +194,7 @@ impl Fields {
             WakeSource::Timer => self.detail(0),
             WakeSource::Interrupt(from) => self.detail(1).other(from.map(|vcpu| vcpu.0)),
             WakeSource::HostLock(from) => self.detail(2).other(Some(from.0)),
+            WakeSource::GuestLock(from) => self.detail(3).other(Some(from.0)),
         }
     }
 
@@ -193,6 +203,7 @@ impl Fields {
             0 => WakeSource::Timer,
             1 => WakeSource::Interrupt(self.get_other().map(VcpuId)),
             2 => WakeSource::HostLock(VcpuId(self.other)),
+            3 => WakeSource::GuestLock(VcpuId(self.other)),
             _ => return None,
         })
     }

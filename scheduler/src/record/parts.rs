@@ -1,6 +1,6 @@
 //! Numbers of reasons and switches, back into their enums.
 
-use crate::event::{PreemptReason, Until};
+use crate::event::{Charged, Owns, PreemptReason, Until};
 use crate::input::{ExitReason, HostMode, KernelPriority, Mark, RetireReason};
 
 pub(super) fn exit_reason(code: u8) -> Option<ExitReason> {
@@ -23,6 +23,8 @@ pub(super) const fn preempt_reason(code: u8) -> Option<PreemptReason> {
         2 => PreemptReason::Tick,
         3 => PreemptReason::Period,
         4 => PreemptReason::PriorityDrop,
+        5 => PreemptReason::LockWait,
+        6 => PreemptReason::LoanOver,
         _ => return None,
     })
 }
@@ -64,6 +66,22 @@ pub(super) const fn until(code: u16) -> Option<Until> {
         0 => Until::CriticalExit,
         1 => Until::UserReturn,
         2 => Until::GuestEntry,
+        _ => return None,
+    })
+}
+
+pub(super) const fn owns(code: u8) -> Option<Owns> {
+    Some(match code {
+        0 => Owns::Yes,
+        1 => Owns::NoLonger,
+        _ => return None,
+    })
+}
+
+pub(super) const fn charged(code: u8) -> Option<Charged> {
+    Some(match code {
+        0 => Charged::Donor,
+        1 => Charged::Owner,
         _ => return None,
     })
 }

@@ -2,7 +2,9 @@
 
 use super::{BadRecord, Item, Record, decode, encode};
 use crate::effect::Effect;
-use crate::event::{Event, EventKind, PreemptReason, Standing, Until, Waits, WakeSource};
+use crate::event::{
+    Charged, Event, EventKind, Owns, PreemptReason, Standing, Until, Waits, WakeSource,
+};
 use crate::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
 use crate::input::{
     BlockOn, ExitReason, GuestLocks, HostMode, Input, KernelPriority, Mark, RetireReason, Timer,
@@ -34,12 +36,14 @@ const EXTREME: Seed = Seed {
     byte: u8::MAX,
 };
 
-const REASONS: [PreemptReason; 5] = [
+const REASONS: [PreemptReason; 7] = [
     PreemptReason::SliceEnd,
     PreemptReason::Wakeup,
     PreemptReason::Tick,
     PreemptReason::Period,
     PreemptReason::PriorityDrop,
+    PreemptReason::LockWait,
+    PreemptReason::LoanOver,
 ];
 const RETIRES: [RetireReason; 3] = [
     RetireReason::Finished,
@@ -48,7 +52,12 @@ const RETIRES: [RetireReason; 3] = [
 ];
 const MARKS: [Mark; 2] = [Mark::MeasureStart, Mark::MeasureEnd];
 
-fn timers(s: Seed) -> [Timer; 6] {
+/// A guest lock from the numbers that hold no other identity.
+const fn guest_lock(s: Seed) -> GuestLockId {
+    GuestLockId(u32::from_le_bytes([s.byte; 4]))
+}
+
+fn timers(s: Seed) -> [Timer; 7] {
     [
         Timer::Slice(CoreId(s.place)),
         Timer::Wake(VcpuId(s.vcpu)),
@@ -56,6 +65,7 @@ fn timers(s: Seed) -> [Timer; 6] {
         Timer::Tick,
         Timer::Period,
         Timer::Policy,
+        Timer::Grace(CoreId(s.place)),
     ]
 }
 
@@ -76,6 +86,19 @@ fn inputs(s: Seed) -> Vec<Input> {
             vector: s.byte,
         },
         Input::HostUnlock { vcpu, lock },
+        Input::GuestWait {
+            vcpu,
+            lock: guest_lock(s),
+        },
+        Input::GuestWake {
+            vcpu,
+            by: VcpuId(s.place.into()),
+            lock: guest_lock(s),
+        },
+        Input::SpunTooLong {
+            vcpu,
+            lock: guest_lock(s),
+        },
         Input::HostDelay {
             vcpu,
             delay: Nanos(s.value),
@@ -115,6 +138,10 @@ fn inputs(s: Seed) -> Vec<Input> {
             waits_for: other.map(GuestLockId),
         };
         all.push(Input::Locks { vcpu, locks });
+        all.push(Input::GuestOwner {
+            lock: guest_lock(s),
+            owner: other.map(VcpuId),
+        });
     }
     all.extend(RETIRES.map(|why| Input::Retire { vcpu, why }));
     all.extend(ExitReason::ALL.map(|why| Input::Exited { vcpu, why }));
@@ -135,6 +162,9 @@ fn effects(s: Seed) -> Vec<Effect> {
             vector: s.byte,
         },
     ];
+    for donor in [None, s.other.map(VcpuId)] {
+        all.push(Effect::Lent { to: vcpu, donor });
+    }
     let at = Nanos(s.value);
     all.extend(timers(s).map(|timer| Effect::Arm { timer, at }));
     all.extend(timers(s).map(|timer| Effect::Cancel { timer }));
@@ -161,6 +191,13 @@ fn event_kinds(s: Seed) -> Vec<EventKind> {
         EventKind::Violation(s.place),
         EventKind::Woken(WakeSource::Timer),
         EventKind::Woken(WakeSource::HostLock(VcpuId(s.vcpu))),
+        EventKind::Woken(WakeSource::GuestLock(VcpuId(s.vcpu))),
+        EventKind::Blocked(Waits::GuestLock(guest_lock(s))),
+        EventKind::SpunTooLong(guest_lock(s)),
+        EventKind::YieldedTo(VcpuId(s.vcpu)),
+        EventKind::Deadlock {
+            owner: VcpuId(s.vcpu),
+        },
         EventKind::Blocked(Waits::Idle),
         EventKind::Blocked(Waits::Sleep),
         EventKind::Blocked(Waits::Host),
@@ -185,6 +222,14 @@ fn event_kinds(s: Seed) -> Vec<EventKind> {
             boosted: flags & 2 != 0,
             costopped: flags & 4 != 0,
         }));
+    }
+    for owns in [Owns::Yes, Owns::NoLonger] {
+        let lock = guest_lock(s);
+        all.push(EventKind::GuestOwner { lock, owns });
+    }
+    for charged in [Charged::Donor, Charged::Owner] {
+        let donor = VcpuId(s.vcpu);
+        all.push(EventKind::Borrows { donor, charged });
     }
     all.extend(RETIRES.map(EventKind::Retired));
     all.extend(ExitReason::ALL.map(EventKind::Exited));

@@ -379,7 +379,7 @@ impl World {
                 self.vcpus[vcpu.index()].injected = true;
                 self.acknowledge.push_back(Input::InterruptsTaken { vcpu });
             }
-            Effect::Owe { .. } => {}
+            Effect::Owe { .. } | Effect::Lent { .. } => {}
         }
     }
 }

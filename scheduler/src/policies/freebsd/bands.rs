@@ -76,11 +76,11 @@ impl Bands {
         }
     }
 
-    /// The sleep priority of a wait: a halted vCPU waits for word from others as at a socket, one in
-    /// the hypervisor for a device as for block I/O, a sleeping one pauses.
+    /// The sleep priority of a wait: a vCPU that halted, or that sleeps for a lock of its guest, waits
+    /// for word from others as at a socket, one in the hypervisor for a device as for block I/O, a sleeping one pauses.
     pub(in crate::policies) const fn sleep(&self, on: Waits) -> u8 {
         let offset = match on {
-            Waits::Idle => SOCKET,
+            Waits::Idle | Waits::GuestLock(_) => SOCKET,
             Waits::Sleep => self.pause,
             Waits::Host => BLOCK_IO,
             Waits::HostLock(..) => self.lock,

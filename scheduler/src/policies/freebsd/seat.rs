@@ -102,7 +102,7 @@ impl Seats {
         match source {
             WakeSource::Timer => None,
             WakeSource::Interrupt(from) => from.and_then(|from| self.core_of(from)),
-            WakeSource::HostLock(from) => self.core_of(from),
+            WakeSource::HostLock(from) | WakeSource::GuestLock(from) => self.core_of(from),
         }
     }
 

@@ -1,0 +1,53 @@
+//! Guest locks: who owns them, who sleeps for them, who wakes whom.
+
+use super::{Dispatcher, Output, State};
+use crate::event::{EventKind, Owns, Waits, WakeSource};
+use crate::ids::{GuestLockId, VcpuId};
+
+impl Dispatcher {
+    pub(super) fn guest_owner(
+        &mut self,
+        lock: GuestLockId,
+        owner: Option<VcpuId>,
+        out: &mut Output,
+    ) {
+        let before = match owner {
+            Some(owner) => self.guest_owners.insert(lock, owner),
+            None => self.guest_owners.remove(&lock),
+        };
+        let changes = [(before, Owns::NoLonger), (owner, Owns::Yes)];
+        if before != owner {
+            for (vcpu, owns) in changes {
+                if let Some(vcpu) = vcpu {
+                    self.emit(out, vcpu, EventKind::GuestOwner { lock, owns });
+                }
+            }
+        }
+    }
+
+    /// The guest wants to sleep. It does not if it was woken meanwhile.
+    pub(super) fn guest_wait(&mut self, vcpu: VcpuId, lock: GuestLockId, out: &mut Output) {
+        if self.running_on(vcpu).is_none() || std::mem::take(&mut self.vcpu(vcpu).woken_early) {
+            return;
+        }
+        self.block_on(vcpu, Waits::GuestLock(lock), out);
+    }
+
+    pub(super) fn guest_wake(
+        &mut self,
+        vcpu: VcpuId,
+        by: VcpuId,
+        _lock: GuestLockId,
+        out: &mut Output,
+    ) {
+        match self.vcpus.get(vcpu.index()).map(|entry| entry.state) {
+            Some(State::Blocked(Waits::GuestLock(_))) => {
+                self.wake(vcpu, WakeSource::GuestLock(by), out);
+            }
+            Some(State::Ready | State::Granted(..) | State::Running(_) | State::Blocked(_)) => {
+                self.vcpu(vcpu).woken_early = true;
+            }
+            Some(State::Unborn | State::Retired) | None => {}
+        }
+    }
+}
