@@ -5,6 +5,9 @@ use crate::failure::STATUSES;
 use crate::suite::SuiteArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::sync::LazyLock;
+use stealtime_report::kind::{Kind, Selector};
+use stealtime_report::mask::Mask;
 use stealtime_scheduler::registry;
 use stealtime_scheduler::spec::PolicySpec;
 use stealtime_scheduler::time::Nanos;
@@ -58,6 +61,12 @@ pub enum Command {
         /// The run's directory
         dir: PathBuf,
     },
+    /// Print the events of a kept run with times and cores, as a kernel's trace is dumped
+    #[command(after_help = TRACE_HELP.as_str())]
+    Trace(TraceArgs),
+    /// Show the distribution of the time between two kinds of event, such as from interrupt to handler
+    #[command(after_help = DIST_HELP.as_str())]
+    Dist(DistArgs),
     /// Run on the real AMD-V KVM of an emulated machine, wherever you are
     #[command(subcommand)]
     Lab(LabCommand),
@@ -251,6 +260,90 @@ pub struct ReproduceArgs {
     pub quiet: bool,
 }
 
+/// `stealtime trace`.
+#[derive(Clone, Debug, Args)]
+pub struct TraceArgs {
+    /// The run's directory (see `run --output`)
+    pub dir: PathBuf,
+    /// Only events of these classes, such as intr,proc
+    #[arg(
+        long,
+        value_name = "CLASSES",
+        default_value = "events",
+        hide_default_value = true
+    )]
+    pub mask: Mask,
+    /// Only events of these vCPUs: VM/VCPU, either of which may end in *, or a VM
+    #[arg(long, value_name = "VCPU")]
+    pub vcpu: Option<String>,
+    /// Only what happened on this core, by the host's number
+    #[arg(long, value_name = "N", alias = "core")]
+    pub cpu: Option<u16>,
+    /// Not before this time since the start of the run, warm-up included, such as 1.5s
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<Nanos>,
+    /// Not after this time
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<Nanos>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TraceFormat,
+}
+
+/// How a trace is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum TraceFormat {
+    /// One line an event
+    #[default]
+    Text,
+    /// One JSON object a line (docs/trace-format.md)
+    Json,
+    /// A document for trace viewers such as ui.perfetto.dev
+    #[value(alias = "chrome")]
+    Perfetto,
+}
+
+/// `stealtime dist`.
+#[derive(Clone, Debug, Args)]
+pub struct DistArgs {
+    /// The run's directory (see `run --output`)
+    pub dir: PathBuf,
+    /// What begins the time, such as irq_raise or woken:timer
+    #[arg(long, value_name = "EVENT")]
+    pub from: Selector,
+    /// What ends it: the next such event of the same vCPU
+    #[arg(long, value_name = "EVENT")]
+    pub to: Selector,
+    /// Leave out times that such an event comes into, such as blocked; may be given several times
+    #[arg(long, value_name = "EVENT")]
+    pub unless: Vec<Selector>,
+    /// Only of these vCPUs: VM/VCPU, either of which may end in *, or a VM
+    #[arg(long, value_name = "VCPU")]
+    pub vcpu: Option<String>,
+    /// Count what begins outside the measured time too
+    #[arg(long)]
+    pub warmup: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Form,
+}
+
+/// How what has no rows is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Form {
+    /// To read
+    #[default]
+    Text,
+    /// One JSON document (docs/commands.md)
+    Json,
+}
+
+static TRACE_HELP: LazyLock<String> =
+    LazyLock::new(|| format!("Classes of events:\n{}", Mask::help()));
+
+static DIST_HELP: LazyLock<String> =
+    LazyLock::new(|| format!("Kinds of events, with their varieties:\n{}", Kind::help()));
+
 /// A published finding that can be reproduced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Finding {
@@ -309,6 +402,11 @@ mod tests {
             "compare starvation",
             "compare starvation --policy rr --repeat 0",
             "reproduce nosuch",
+            "trace dir --mask nosuch",
+            "trace dir --from 5",
+            "dist dir --from running",
+            "dist dir --from nosuch --to running",
+            "dist dir --from running --to blocked:nosuch",
         ] {
             let words = std::iter::once("stealtime").chain(arguments.split(' '));
             assert!(Cli::try_parse_from(words).is_err(), "{arguments}");

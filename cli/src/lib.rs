@@ -4,6 +4,7 @@ pub mod args;
 pub mod backend;
 pub mod compare;
 pub mod cores;
+pub mod dist;
 pub mod disturbance;
 pub mod doctor;
 pub mod execute;
@@ -19,6 +20,7 @@ pub mod scenarios;
 pub mod show;
 pub mod stored;
 pub mod suite;
+pub mod trace;
 
 use args::{Cli, Command, RunArgs};
 use clap::Parser;
@@ -66,6 +68,8 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Doctor { calibrate } => doctor::doctor(calibrate),
         Command::Report { dir, format } => stored::report(&dir, format),
         Command::Replay { dir } => stored::replay(&dir),
+        Command::Trace(arguments) => trace::trace(&arguments),
+        Command::Dist(arguments) => dist::dist(&arguments),
         Command::Lab(command) => lab::lab(&command),
         Command::InLab => lab::inside(),
     }

@@ -4,7 +4,7 @@
 //! early (`| head`) has seen what it wanted: no error.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::io::{BufWriter, ErrorKind, IsTerminal, StdoutLock, Write, stderr, stdout};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Entry, Observer};
 
@@ -22,9 +22,21 @@ pub fn print(text: &str) -> std::io::Result<()> {
         })
         .and_then(|()| out.flush());
     match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if unread(&error) => Ok(()),
         other => other,
     }
+}
+
+/// Standard output for what is written piece by piece.
+#[must_use]
+pub fn stream() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(1 << 16, stdout().lock())
+}
+
+/// Whether nobody reads the output any more.
+#[must_use]
+pub fn unread(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::BrokenPipe
 }
 
 /// A bar on standard error, if that is a terminal and it is wanted.

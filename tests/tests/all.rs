@@ -6,6 +6,7 @@
 mod cli_errors;
 mod doctor;
 mod engine;
+mod events;
 mod kept;
 mod kvm_runs;
 mod lab;

@@ -1,0 +1,138 @@
+//! A trace as one JSON object a line (`docs/trace-format.md`).
+
+use super::{Form, Item, What};
+use crate::kind::{Kind, detail};
+use crate::names::Names;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::io::{self, Write};
+use stealtime_scheduler::event::{EventKind, Standing, Waits, WakeSource};
+use stealtime_scheduler::ids::VcpuId;
+
+/// One JSON object a line.
+#[derive(Debug)]
+pub struct JsonLines<W> {
+    names: Names,
+    to: W,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    at_ns: u64,
+    core: Option<u16>,
+    vm: Option<&'a str>,
+    vcpu: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_lock: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guest: Option<Guest>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<Standing>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_core: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effect: Option<String>,
+}
+
+/// What a guest says of its own locks.
+#[derive(Serialize)]
+struct Guest {
+    held: u16,
+    critical: u16,
+    waits_for: Option<String>,
+}
+
+impl<W: Write> JsonLines<W> {
+    /// A trace of a run with these names.
+    pub const fn new(names: Names, to: W) -> Self {
+        Self { names, to }
+    }
+}
+
+impl<'a> Line<'a> {
+    fn new(item: &Item, names: &'a Names) -> Self {
+        let parts = item.vcpu.map(|vcpu| names.parts(vcpu));
+        let mut line = Self {
+            at_ns: item.at.0,
+            core: item.core.and_then(|core| names.core(core)),
+            vm: parts.map(|(vm, _)| vm),
+            vcpu: parts.map(|(_, vcpu)| vcpu),
+            event: None,
+            detail: None,
+            by: None,
+            host_lock: None,
+            owner: None,
+            guest: None,
+            standing: None,
+            from_core: None,
+            delay_ns: None,
+            input: None,
+            effect: None,
+        };
+        match &item.what {
+            What::Event(event) => line.event(&event.kind, names),
+            What::Input(input) => line.input = Some(format!("{input:?}")),
+            What::Effect(effect) => line.effect = Some(format!("{effect:?}")),
+        }
+        line
+    }
+
+    fn event(&mut self, kind: &EventKind, names: &'a Names) {
+        let name = |vcpu: VcpuId| names.vcpu(vcpu);
+        self.event = Some(Kind::of(kind).name());
+        self.detail = detail(kind, names);
+        match *kind {
+            EventKind::Woken(WakeSource::Interrupt(from))
+            | EventKind::InterruptRaised { from, .. } => self.by = from.map(name),
+            EventKind::Woken(WakeSource::HostLock(from)) => self.by = Some(name(from)),
+            EventKind::Blocked(Waits::HostLock(lock, owner)) => {
+                self.host_lock = Some(names.host_lock(lock));
+                self.owner = Some(name(owner));
+            }
+            EventKind::HostLockTaken(lock) | EventKind::HostLockReleased(lock) => {
+                self.host_lock = Some(names.host_lock(lock));
+            }
+            EventKind::Locks {
+                held,
+                critical,
+                waits_for,
+            } => {
+                self.guest = Some(Guest {
+                    held,
+                    critical,
+                    waits_for: waits_for.map(|lock| names.guest_lock(lock)),
+                });
+            }
+            EventKind::Standing(standing) => self.standing = Some(standing),
+            EventKind::Migrated { from, .. } => self.from_core = names.core(from),
+            EventKind::HostDelay(delay) => self.delay_ns = Some(delay.0),
+            _ => {}
+        }
+    }
+}
+
+impl<W: Write> Form for JsonLines<W> {
+    fn item(&mut self, item: &Item, shown: bool) -> io::Result<()> {
+        if !shown {
+            return Ok(());
+        }
+        serde_json::to_writer(&mut self.to, &Line::new(item, &self.names))?;
+        self.to.write_all(b"\n")
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}

@@ -1,0 +1,114 @@
+//! On which core things happen: an event names a core only where it begins or ends a stay on one.
+
+use super::{Item, What};
+use stealtime_scheduler::effect::Effect;
+use stealtime_scheduler::event::{Event, EventKind};
+use stealtime_scheduler::ids::{CoreId, VcpuId};
+use stealtime_scheduler::input::{Input, Timer};
+use stealtime_scheduler::time::Nanos;
+
+/// The core of every vCPU that has one.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    cores: Vec<Option<CoreId>>,
+}
+
+impl Places {
+    fn of(&self, vcpu: VcpuId) -> Option<CoreId> {
+        self.cores.get(vcpu.index()).copied().flatten()
+    }
+
+    fn put(&mut self, vcpu: VcpuId, core: Option<CoreId>) {
+        if self.cores.len() <= vcpu.index() {
+            self.cores.resize(vcpu.index() + 1, None);
+        }
+        self.cores[vcpu.index()] = core;
+    }
+
+    /// An event with its core: the one that it names, else the one its vCPU is on, or leaves by it.
+    pub(super) fn event(&mut self, event: Event) -> Item {
+        let vcpu = event.vcpu;
+        let core = match event.kind {
+            EventKind::Granted(core)
+            | EventKind::Running(core)
+            | EventKind::Kicked(core, _)
+            | EventKind::Owed(core, ..)
+            | EventKind::Preempted(core, _)
+            | EventKind::Yielded(core)
+            | EventKind::Migrated { to: core, .. } => Some(core),
+            EventKind::Mark(_) => None,
+            _ => self.of(vcpu),
+        };
+        match event.kind {
+            EventKind::Granted(core) | EventKind::Running(core) => self.put(vcpu, Some(core)),
+            EventKind::Preempted(..)
+            | EventKind::Yielded(_)
+            | EventKind::Blocked(_)
+            | EventKind::Retired(_) => self.put(vcpu, None),
+            _ => {}
+        }
+        Item {
+            at: event.at,
+            core,
+            vcpu: (!matches!(event.kind, EventKind::Mark(_))).then_some(vcpu),
+            what: What::Event(event),
+        }
+    }
+
+    pub(super) fn input(&self, at: Nanos, input: Input) -> Item {
+        let (vcpu, core) = match input {
+            Input::Entered { core, vcpu } | Input::Stopped { core, vcpu } => {
+                (Some(vcpu), Some(core))
+            }
+            Input::Admit { vcpu }
+            | Input::Retire { vcpu, .. }
+            | Input::Exited { vcpu, .. }
+            | Input::Resumed { vcpu }
+            | Input::UserReturn { vcpu }
+            | Input::CriticalLeft { vcpu }
+            | Input::Yield { vcpu }
+            | Input::Block { vcpu, .. }
+            | Input::Interrupt { to: vcpu, .. }
+            | Input::InterruptsTaken { vcpu }
+            | Input::ArmPeriodic { vcpu, .. }
+            | Input::HostLock { vcpu, .. }
+            | Input::HostAcquire { vcpu, .. }
+            | Input::HostUnlock { vcpu, .. }
+            | Input::Locks { vcpu, .. }
+            | Input::HostDelay { vcpu, .. } => (Some(vcpu), self.of(vcpu)),
+            Input::TimerDue { timer } => self.timer(timer),
+            Input::Mark(_) => (None, None),
+        };
+        Item {
+            at,
+            core,
+            vcpu,
+            what: What::Input(input),
+        }
+    }
+
+    pub(super) fn effect(&self, at: Nanos, effect: Effect) -> Item {
+        let (vcpu, core) = match effect {
+            Effect::Run { core, vcpu }
+            | Effect::Park { core, vcpu }
+            | Effect::Kick { core, vcpu }
+            | Effect::Owe { core, vcpu } => (Some(vcpu), Some(core)),
+            Effect::Arm { timer, .. } | Effect::Cancel { timer } => self.timer(timer),
+            Effect::Inject { vcpu, .. } => (Some(vcpu), self.of(vcpu)),
+        };
+        Item {
+            at,
+            core,
+            vcpu,
+            what: What::Effect(effect),
+        }
+    }
+
+    fn timer(&self, timer: Timer) -> (Option<VcpuId>, Option<CoreId>) {
+        match timer {
+            Timer::Slice(core) => (None, Some(core)),
+            Timer::Wake(vcpu) | Timer::Periodic(vcpu) => (Some(vcpu), self.of(vcpu)),
+            Timer::Tick | Timer::Period | Timer::Policy => (None, None),
+        }
+    }
+}
