@@ -10,7 +10,9 @@ pub use selector::{BadSelector, Selector};
 use crate::names::Names;
 use std::borrow::Cow;
 use std::fmt;
-use stealtime_scheduler::event::{EventKind, PreemptReason, Until, Waits, WakeSource};
+use stealtime_scheduler::event::{
+    Charged, EventKind, Owns, PreemptReason, Standing, Until, Waits, WakeSource,
+};
 use stealtime_scheduler::input::{Mark, RetireReason};
 
 /// Varieties of a kind.
@@ -59,13 +61,20 @@ macro_rules! kinds {
     };
 }
 
-const REASONS: Details =
-    Details::Words(&["slice-end", "wakeup", "tick", "period", "priority-drop"]);
+const REASONS: Details = Details::Words(&[
+    "slice-end",
+    "wakeup",
+    "tick",
+    "period",
+    "priority-drop",
+    "lock-wait",
+    "loan-over",
+]);
 
 kinds! {
     Admitted "admitted" Details::None, "the vCPU takes part from now on";
     Retired "retired" Details::Words(&["finished", "fault", "run-over"]), "it is gone";
-    Woken "woken" Details::Words(&["timer", "interrupt", "host-lock"]), "it woke and is runnable";
+    Woken "woken" Details::Words(&["timer", "interrupt", "host-lock", "guest-lock"]), "it woke and is runnable";
     Granted "granted" Details::None, "it was granted a core";
     Running "running" Details::None, "it is on its core and runs guest code";
     Exited "exited" Details::Words(&["call", "halt", "kick", "interrupt-window", "unexpected", "shutdown", "failed"]), "guest code stopped, the hypervisor works on its behalf";
@@ -73,7 +82,7 @@ kinds! {
     Kicked "kicked" REASONS, "its core was asked back";
     Preempted "preempted" REASONS, "it left its core against its will";
     Yielded "yielded" Details::None, "it gave up its core and stays runnable";
-    Blocked "blocked" Details::Words(&["idle", "sleep", "host", "host-lock"]), "it waits";
+    Blocked "blocked" Details::Words(&["idle", "sleep", "host", "host-lock", "guest-lock"]), "it waits";
     Migrated "migrated" Details::None, "it was given a core other than its last";
     InterruptRaised "irq_raise" Details::Number, "an interrupt was raised at it";
     InterruptsTaken "handler_run" Details::None, "its guest has taken the interrupts that waited for it: their handler runs";
@@ -81,11 +90,16 @@ kinds! {
     HostLockReleased "host_lock_released" Details::HostLock, "it released a lock of the hypervisor";
     Locks "locks" Details::Words(&["free", "holds", "waits"]), "what its guest says of its own locks has changed";
     UserReturn "user_return" Details::None, "its thread returned to user mode of the host";
-    Standing "standing" Details::Words(&["plain", "boosted", "kernel-priority"]), "its standing in the policy changed";
+    Standing "standing" Details::Words(&["plain", "boosted", "co-stopped", "kernel-priority"]), "its standing in the policy changed";
     HostDelay "host_delay" Details::None, "its thread waited for the host while it had a core";
     Violation "violation" Details::Number, "the policy broke a rule";
     Mark "mark" Details::Words(&["start", "end"]), "the measurement begins or ends";
     Owed "owed" Details::Words(&["critical-exit", "user-return", "guest-entry"]), "its core is wanted, but that is only remembered until the moment named";
+    GuestOwner "guest_owner" Details::Words(&["yes", "no-longer"]), "it owns a lock of its guest that is waited for, or has ceased to";
+    SpunTooLong "spun_too_long" Details::None, "it has spun for a lock of its guest for as long as it is meant to";
+    Borrows "borrows" Details::Words(&["donor", "owner"]), "it uses the turn of another that waits for it, charged to that one or to itself";
+    YieldedTo "yielded_to" Details::None, "it gave its core to another, because it spins";
+    Deadlock "deadlock" Details::None, "it waits for a lock whose owner waits for it";
 }
 
 const fn reason(reason: PreemptReason) -> &'static str {
@@ -95,6 +109,8 @@ const fn reason(reason: PreemptReason) -> &'static str {
         PreemptReason::Tick => "tick",
         PreemptReason::Period => "period",
         PreemptReason::PriorityDrop => "priority-drop",
+        PreemptReason::LockWait => "lock-wait",
+        PreemptReason::LoanOver => "loan-over",
     }
 }
 
@@ -126,6 +142,11 @@ impl Kind {
             EventKind::HostDelay(_) => Self::HostDelay,
             EventKind::Violation(_) => Self::Violation,
             EventKind::Mark(_) => Self::Mark,
+            EventKind::GuestOwner { .. } => Self::GuestOwner,
+            EventKind::SpunTooLong(_) => Self::SpunTooLong,
+            EventKind::Borrows { .. } => Self::Borrows,
+            EventKind::YieldedTo(_) => Self::YieldedTo,
+            EventKind::Deadlock { .. } => Self::Deadlock,
         }
     }
 
@@ -171,6 +192,17 @@ pub fn detail<'a>(event: &EventKind, names: &'a Names) -> Option<Cow<'a, str>> {
         EventKind::Blocked(Waits::Idle) => "idle",
         EventKind::Blocked(Waits::Sleep) => "sleep",
         EventKind::Blocked(Waits::Host) => "host",
+        EventKind::Woken(WakeSource::GuestLock(_)) | EventKind::Blocked(Waits::GuestLock(_)) => {
+            "guest-lock"
+        }
+        EventKind::GuestOwner { owns, .. } => match owns {
+            Owns::Yes => "yes",
+            Owns::NoLonger => "no-longer",
+        },
+        EventKind::Borrows { charged, .. } => match charged {
+            Charged::Donor => "donor",
+            Charged::Owner => "owner",
+        },
         EventKind::HostLockTaken(lock) | EventKind::HostLockReleased(lock) => {
             names.host_lock(*lock)
         }
@@ -179,10 +211,15 @@ pub fn detail<'a>(event: &EventKind, names: &'a Names) -> Option<Cow<'a, str>> {
         } => "waits",
         EventKind::Locks { held: 0, .. } => "free",
         EventKind::Locks { .. } => "holds",
-        EventKind::Standing(standing) => match (standing.kernel_priority, standing.boosted) {
-            (true, _) => "kernel-priority",
-            (false, true) => "boosted",
-            (false, false) => "plain",
+        EventKind::Standing(Standing {
+            kernel_priority,
+            boosted,
+            costopped,
+        }) => match (kernel_priority, costopped, boosted) {
+            (true, ..) => "kernel-priority",
+            (_, true, _) => "co-stopped",
+            (.., true) => "boosted",
+            _ => "plain",
         },
         EventKind::Mark(Mark::MeasureStart) => "start",
         EventKind::Mark(Mark::MeasureEnd) => "end",
@@ -196,6 +233,9 @@ pub fn detail<'a>(event: &EventKind, names: &'a Names) -> Option<Cow<'a, str>> {
         | EventKind::Migrated { .. }
         | EventKind::InterruptsTaken
         | EventKind::UserReturn
+        | EventKind::SpunTooLong(_)
+        | EventKind::YieldedTo(_)
+        | EventKind::Deadlock { .. }
         | EventKind::HostDelay(_) => return None,
     }))
 }

@@ -39,7 +39,7 @@ impl Mask {
         (
             "sched",
             Self(Self::SCHED),
-            "what the policy decides of who is on a core: kicked, owed, standing, and rules it broke",
+            "what is decided of who is on a core: kicked, owed, standing, borrows, yielded_to, and rules a policy broke",
         ),
         (
             "intr",
@@ -87,7 +87,8 @@ impl Mask {
     pub const fn of(event: &EventKind) -> Self {
         Self(match event {
             EventKind::Woken(WakeSource::Interrupt(_)) => Self::PROC | Self::INTR,
-            EventKind::Woken(WakeSource::HostLock(_)) | EventKind::Blocked(Waits::HostLock(..)) => {
+            EventKind::Woken(WakeSource::HostLock(_))
+            | EventKind::Blocked(Waits::HostLock(..) | Waits::GuestLock(_)) => {
                 Self::PROC | Self::LOCK
             }
             EventKind::Admitted
@@ -102,10 +103,15 @@ impl Mask {
             EventKind::Kicked(..)
             | EventKind::Owed(..)
             | EventKind::Standing(_)
+            | EventKind::Borrows { .. }
+            | EventKind::YieldedTo(_)
             | EventKind::Violation(_) => Self::SCHED,
             EventKind::InterruptRaised { .. } | EventKind::InterruptsTaken => Self::INTR,
             EventKind::HostLockTaken(_)
             | EventKind::HostLockReleased(_)
+            | EventKind::GuestOwner { .. }
+            | EventKind::SpunTooLong(_)
+            | EventKind::Deadlock { .. }
             | EventKind::Locks { .. } => Self::LOCK,
             EventKind::Exited(_) | EventKind::Resumed | EventKind::UserReturn => Self::EXIT,
             EventKind::HostDelay(_) => Self::HOST,

@@ -250,7 +250,7 @@ impl<W: Write> Chrome<W> {
         let from = match by {
             WakeSource::Timer => None,
             WakeSource::Interrupt(from) => from,
-            WakeSource::HostLock(from) => Some(from),
+            WakeSource::HostLock(from) | WakeSource::GuestLock(from) => Some(from),
         };
         let ends = [
             from.and_then(|from| self.track(from.index())),
@@ -316,6 +316,7 @@ impl<W: Write> Chrome<W> {
                     Waits::Idle => "idle".to_owned(),
                     Waits::Sleep => "asleep".to_owned(),
                     Waits::Host => "waits in the hypervisor".to_owned(),
+                    Waits::GuestLock(lock) => format!("waits for {}", self.names.guest_lock(lock)),
                     Waits::HostLock(lock, _) => format!("waits for {}", self.names.host_lock(lock)),
                 };
                 self.left(at, vcpu, Some(name), false)?;

@@ -33,6 +33,12 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    guest_lock: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    donor: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     guest: Option<Guest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<Standing>,
@@ -74,6 +80,9 @@ impl<'a> Line<'a> {
             by: None,
             host_lock: None,
             owner: None,
+            guest_lock: None,
+            donor: None,
+            to: None,
             guest: None,
             standing: None,
             from_core: None,
@@ -96,7 +105,15 @@ impl<'a> Line<'a> {
         match *kind {
             EventKind::Woken(WakeSource::Interrupt(from))
             | EventKind::InterruptRaised { from, .. } => self.by = from.map(name),
-            EventKind::Woken(WakeSource::HostLock(from)) => self.by = Some(name(from)),
+            EventKind::Woken(WakeSource::HostLock(from) | WakeSource::GuestLock(from)) => {
+                self.by = Some(name(from));
+            }
+            EventKind::Blocked(Waits::GuestLock(lock))
+            | EventKind::GuestOwner { lock, .. }
+            | EventKind::SpunTooLong(lock) => self.guest_lock = Some(names.guest_lock(lock)),
+            EventKind::Borrows { donor, .. } => self.donor = Some(name(donor)),
+            EventKind::YieldedTo(to) => self.to = Some(name(to)),
+            EventKind::Deadlock { owner } => self.owner = Some(name(owner)),
             EventKind::Blocked(Waits::HostLock(lock, owner)) => {
                 self.host_lock = Some(names.host_lock(lock));
                 self.owner = Some(name(owner));

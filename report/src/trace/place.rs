@@ -75,8 +75,12 @@ impl Places {
             | Input::HostAcquire { vcpu, .. }
             | Input::HostUnlock { vcpu, .. }
             | Input::Locks { vcpu, .. }
+            | Input::GuestWait { vcpu, .. }
+            | Input::GuestWake { vcpu, .. }
+            | Input::SpunTooLong { vcpu, .. }
             | Input::HostDelay { vcpu, .. } => (Some(vcpu), self.of(vcpu)),
             Input::TimerDue { timer } => self.timer(timer),
+            Input::GuestOwner { owner, .. } => (owner, owner.and_then(|owner| self.of(owner))),
             Input::Mark(_) => (None, None),
         };
         Item {
@@ -93,6 +97,7 @@ impl Places {
             | Effect::Park { core, vcpu }
             | Effect::Kick { core, vcpu }
             | Effect::Owe { core, vcpu } => (Some(vcpu), Some(core)),
+            Effect::Lent { to: vcpu, .. } => (Some(vcpu), self.of(vcpu)),
             Effect::Arm { timer, .. } | Effect::Cancel { timer } => self.timer(timer),
             Effect::Inject { vcpu, .. } => (Some(vcpu), self.of(vcpu)),
         };
@@ -106,7 +111,7 @@ impl Places {
 
     fn timer(&self, timer: Timer) -> (Option<VcpuId>, Option<CoreId>) {
         match timer {
-            Timer::Slice(core) => (None, Some(core)),
+            Timer::Slice(core) | Timer::Grace(core) => (None, Some(core)),
             Timer::Wake(vcpu) | Timer::Periodic(vcpu) => (Some(vcpu), self.of(vcpu)),
             Timer::Tick | Timer::Period | Timer::Policy => (None, None),
         }

@@ -15,7 +15,7 @@ const C1: CoreId = CoreId(1);
 fn events() -> Vec<Entry> {
     let kernel = Standing {
         kernel_priority: true,
-        boosted: false,
+        ..Standing::default()
     };
     let lock = HostLockId(1);
     let list = [
@@ -162,7 +162,10 @@ fn spans(rows: &[Value], process: u64) -> Vec<(String, u64, u64)> {
         .iter()
         .filter(|row| row["ph"] == "X" && row["pid"] == process);
     rows.map(|row| {
-        let ns = |key: &str| (row[key].as_f64().expect("a number") * 1_000.0).round() as u64;
+        let ns = |key: &str| {
+            let time: Nanos = format!("{}us", row[key]).parse().expect("microseconds");
+            time.0
+        };
         (
             row["name"].as_str().expect("a name").to_owned(),
             ns("ts"),

@@ -4,7 +4,9 @@ use super::What;
 use crate::kind::{Kind, detail};
 use crate::names::Names;
 use std::fmt::{self, Display, Formatter};
-use stealtime_scheduler::event::{Event, EventKind, Standing, Until, Waits, WakeSource};
+use stealtime_scheduler::event::{
+    Charged, Event, EventKind, Owns, Standing, Until, Waits, WakeSource,
+};
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::Mark;
 
@@ -30,6 +32,31 @@ fn said(f: &mut Formatter<'_>, event: &Event, names: &Names) -> fmt::Result {
         }
         EventKind::Woken(WakeSource::HostLock(from)) => {
             write!(f, " by {}, which released a host lock", names.vcpu(from))
+        }
+        EventKind::Woken(WakeSource::GuestLock(from)) => {
+            write!(f, " by {}, which released a guest lock", names.vcpu(from))
+        }
+        EventKind::Blocked(Waits::GuestLock(lock)) => {
+            write!(f, ": asleep for guest lock `{}`", names.guest_lock(lock))
+        }
+        EventKind::GuestOwner { lock, owns } => {
+            let lock = names.guest_lock(lock);
+            match owns {
+                Owns::Yes => write!(f, ": it owns guest lock `{lock}`"),
+                Owns::NoLonger => write!(f, ": it owns guest lock `{lock}` no longer"),
+            }
+        }
+        EventKind::SpunTooLong(lock) => write!(f, " for guest lock `{}`", names.guest_lock(lock)),
+        EventKind::Borrows { donor, charged } => {
+            let account = match charged {
+                Charged::Donor => "which is charged",
+                Charged::Owner => "and is charged itself",
+            };
+            write!(f, " the turn of {}, {account}", names.vcpu(donor))
+        }
+        EventKind::YieldedTo(to) => write!(f, " {}", names.vcpu(to)),
+        EventKind::Deadlock { owner } => {
+            write!(f, ": {} and it wait for each other", names.vcpu(owner))
         }
         EventKind::Blocked(Waits::Idle) => f.write_str(": idle until an interrupt"),
         EventKind::Blocked(Waits::Sleep) => f.write_str(": asleep until its timer"),
@@ -78,12 +105,20 @@ fn by(from: Option<VcpuId>, names: &Names) -> String {
 }
 
 /// A standing in words.
-pub(super) const fn stands(standing: Standing) -> &'static str {
-    match (standing.kernel_priority, standing.boosted) {
-        (true, true) => "kernel priority, boosted",
-        (true, false) => "kernel priority",
-        (false, true) => "boosted",
-        (false, false) => "plain",
+pub(super) fn stands(standing: Standing) -> String {
+    let all = [
+        (standing.kernel_priority, "kernel priority"),
+        (standing.boosted, "boosted"),
+        (standing.costopped, "co-stopped"),
+    ];
+    let words: Vec<_> = all
+        .iter()
+        .filter(|(has, _)| *has)
+        .map(|(_, word)| *word)
+        .collect();
+    match words.as_slice() {
+        [] => "plain".to_owned(),
+        words => words.join(", "),
     }
 }
 
