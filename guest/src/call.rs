@@ -42,7 +42,7 @@ pub enum Port {
     Hypervisor = FIRST_PORT + 8,
     /// Pass through user mode of the host.
     UserReturn = FIRST_PORT + 9,
-    /// The outermost critical section was left while a preemption was pending.
+    /// No lock is held and no critical section entered any more, and a preemption is pending.
     CriticalLeft = FIRST_PORT + 10,
     /// The program is over.
     Finished = FIRST_PORT + 11,
@@ -54,10 +54,16 @@ pub enum Port {
     Exception = FIRST_PORT + 14,
     /// Take host lock `a`, which is no plain one: `b` is [`crate::op::HostMode::pack`].
     HostAcquire = FIRST_PORT + 15,
+    /// Sleep until woken, for guest lock `a`. A wake-up that came since the last sleep counts.
+    Wait = FIRST_PORT + 16,
+    /// Wake the vCPU with number `a` within the VM, for guest lock `b`.
+    Wake = FIRST_PORT + 17,
+    /// Has spun for guest lock `a` for another [`crate::page::Page::spin_window_ns`].
+    SpunTooLong = FIRST_PORT + 18,
 }
 
 impl Port {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 19] = [
         Self::Nothing,
         Self::Sleep,
         Self::HostWait,
@@ -74,6 +80,9 @@ impl Port {
         Self::Refused,
         Self::Exception,
         Self::HostAcquire,
+        Self::Wait,
+        Self::Wake,
+        Self::SpunTooLong,
     ];
 
     /// The call behind a port.
@@ -131,6 +140,8 @@ pub enum Refusal {
     Protocol(u32),
     /// The kernel panicked, at this line of a source file of its own.
     Panic(u32),
+    /// Uses a guest lock as something that it is not.
+    WrongKind(u16),
 }
 
 impl Refusal {
@@ -152,6 +163,7 @@ impl Refusal {
             Self::TooDeep => (8, 0),
             Self::Protocol(what) => (9, what as u64),
             Self::Panic(line) => (10, line as u64),
+            Self::WrongKind(lock) => (11, lock as u64),
         }
     }
 
@@ -180,6 +192,7 @@ impl Refusal {
             8 => Self::TooDeep,
             9 => Self::Protocol(b as u32),
             10 => Self::Panic(b as u32),
+            11 => Self::WrongKind(b as u16),
             _ => return None,
         })
     }
@@ -227,6 +240,12 @@ impl fmt::Display for Refusal {
                     "the guest kernel does not understand the host (word {what:#x})"
                 )
             }
+            Self::WrongKind(lock) => {
+                write!(
+                    f,
+                    "the program uses guest lock {lock} as something that it is not"
+                )
+            }
             Self::Panic(line) => write!(f, "the guest kernel panicked (source line {line})"),
         }
     }
@@ -266,12 +285,13 @@ mod tests {
             Refusal::TooDeep,
             Refusal::Protocol(4),
             Refusal::Panic(12),
+            Refusal::WrongKind(3),
         ] {
             let (a, b) = refusal.encode();
             assert_eq!(Refusal::decode(a, b), Some(refusal));
             assert_eq!(refusal.to_string().lines().count(), 1);
         }
-        assert_eq!(Refusal::decode(11, 0), None);
+        assert_eq!(Refusal::decode(12, 0), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! real work and real calls, and the simulator in virtual time. So both run the same program in the
 //! same order with the same lengths.
 
+use crate::lock::Want;
 use crate::op::{BadOp, HostMode, Length, Misdeed, Op, Step};
 use crate::rng::Rng;
 
@@ -38,10 +39,8 @@ pub enum Action {
         /// The vector raised.
         vector: u8,
     },
-    /// Take a guest lock.
-    Lock(u16),
-    /// Release it.
-    Unlock(u16),
+    /// Do something with a guest lock.
+    Guest(Want, u16),
     /// Take a lock in the hypervisor.
     HostLock {
         /// Which.
@@ -193,8 +192,10 @@ impl Interpreter {
             Step::WaitInterrupt => Action::WaitInterrupt,
             Step::Yield => Action::Yield,
             Step::Interrupt { vcpu, vector } => Action::Interrupt { vcpu, vector },
-            Step::Lock(lock) => Action::Lock(lock),
-            Step::Unlock(lock) => Action::Unlock(lock),
+            Step::Lock(lock) => Action::Guest(Want::Take, lock),
+            Step::Unlock(lock) => Action::Guest(Want::Release, lock),
+            Step::Send(channel) => Action::Guest(Want::Send, channel),
+            Step::Receive(channel) => Action::Guest(Want::Receive, channel),
             Step::HostLock {
                 lock,
                 kernel_priority,

@@ -10,7 +10,7 @@
 //!           +0x1000  shared page
 //!           +0x2000  nothing mapped: a stack that overflows faults
 //!           +0x3000  ring-3 stack
-//! behind    guest locks, programs, page tables: where, the host decides and says in the shared page
+//! behind    guest locks, the vCPUs' nodes, programs, page tables: where, the host decides and says in the shared page
 //! ```
 
 /// Size of a page in bytes.

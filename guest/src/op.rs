@@ -104,10 +104,14 @@ pub enum Step {
         /// The vector raised.
         vector: u8,
     },
-    /// Take a lock in guest memory, spinning.
+    /// Take a lock in guest memory.
     Lock(u16),
     /// Release it.
     Unlock(u16),
+    /// Send a message into a channel in guest memory; wait while it is full.
+    Send(u16),
+    /// Receive one; wait while it is empty.
+    Receive(u16),
     /// Take a lock in the hypervisor.
     HostLock {
         /// Which.
@@ -228,6 +232,8 @@ impl Step {
                 mode,
                 kernel_priority,
             } => plain(22, lock, mode.pack(kernel_priority) as u32, 0),
+            Self::Send(channel) => plain(23, channel, 0, 0),
+            Self::Receive(channel) => plain(24, channel, 0, 0),
         }
     }
 
@@ -284,6 +290,8 @@ impl Step {
                 },
                 None => return Err(BadOp(op)),
             },
+            (23, _) => Self::Send(op.small),
+            (24, _) => Self::Receive(op.small),
             _ => return Err(BadOp(op)),
         };
         Ok(step)
@@ -312,6 +320,8 @@ mod tests {
             },
             Step::Lock(3),
             Step::Unlock(3),
+            Step::Send(4),
+            Step::Receive(5),
             Step::HostLock {
                 lock: 2,
                 kernel_priority: true,

@@ -11,7 +11,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The version of this page; a guest refuses any other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The shared page.
 #[repr(C, align(4096))]
@@ -28,8 +28,16 @@ pub struct Page {
     pub program_ops: AtomicU64,
     /// Address of the VM's first guest lock ([`crate::lock::Lock`]).
     pub locks: AtomicU64,
+    /// Address of the VM's first vCPU as its siblings see it ([`crate::lock::Node`]).
+    pub nodes: AtomicU64,
     /// Count of the VM's guest locks.
     pub lock_count: AtomicU32,
+    /// Count of the VM's vCPUs.
+    pub vcpus: AtomicU32,
+    /// How long it spins for a lock, in its own running time, before it says so; 0: it never does.
+    pub spin_window_ns: AtomicU64,
+    /// Not 0: a mutex that leaves it open is handed on.
+    pub hand_off: AtomicU32,
     /// Changed by the host, at any time, to have the guest's maxima start anew.
     pub maxima_epoch: AtomicU32,
     /// Seed of the run's random lengths.
@@ -47,7 +55,7 @@ pub struct Page {
     /// What to do next: a [`crate::call::Command`].
     pub command: AtomicU32,
     /// Written by the host at any time: not 0 while a preemption is pending that waits for the guest
-    /// to leave its critical section.
+    /// to hold no lock and to be in no critical section.
     pub preempt_pending: AtomicU32,
     /// First argument of the command.
     pub command_a: AtomicU64,
@@ -79,11 +87,6 @@ pub struct Page {
     pub lock_acquisitions: AtomicU64,
     /// Time spent spinning for guest locks, gaps left out.
     pub lock_spin_ns: AtomicU64,
-    /// Guest locks held, critical depth, lock waited for: a [`crate::lock::State`] in one word, so
-    /// that the host always reads a state that existed.
-    pub lock_state: AtomicU64,
-    /// The ticket drawn at the ticket lock waited for; valid while one is.
-    pub ticket: AtomicU32,
     /// [`Self::maxima_epoch`] as the maxima were last started anew.
     pub maxima_epoch_seen: AtomicU32,
 
@@ -103,14 +106,15 @@ pub struct Page {
 
 const _: () = assert!(size_of::<Page>() == 4096);
 const _: () = assert!(offset_of!(Page, program) == 8);
-const _: () = assert!(offset_of!(Page, tsc_epoch) == 56);
-const _: () = assert!(offset_of!(Page, command) == 80);
-const _: () = assert!(offset_of!(Page, result) == 104);
-const _: () = assert!(offset_of!(Page, progress_ns) == 128);
-const _: () = assert!(offset_of!(Page, interrupts) == 168);
-const _: () = assert!(offset_of!(Page, lock_state) == 200);
-const _: () = assert!(offset_of!(Page, exception_vector) == 216);
-const _: () = assert!(offset_of!(Page, request_hist) == 248);
+const _: () = assert!(offset_of!(Page, seed) == 64);
+const _: () = assert!(offset_of!(Page, tsc_epoch) == 80);
+const _: () = assert!(offset_of!(Page, command) == 104);
+const _: () = assert!(offset_of!(Page, result) == 128);
+const _: () = assert!(offset_of!(Page, progress_ns) == 152);
+const _: () = assert!(offset_of!(Page, interrupts) == 192);
+const _: () = assert!(offset_of!(Page, maxima_epoch_seen) == 224);
+const _: () = assert!(offset_of!(Page, exception_vector) == 232);
+const _: () = assert!(offset_of!(Page, request_hist) == 264);
 
 /// Adds to a field that only the caller writes, or to one bucket: cheaper than a locked addition.
 pub fn add(field: &AtomicU64, n: u64) {
@@ -191,7 +195,11 @@ mod tests {
             program: AtomicU64::default(),
             program_ops: AtomicU64::default(),
             locks: AtomicU64::default(),
+            nodes: AtomicU64::default(),
             lock_count: AtomicU32::default(),
+            vcpus: AtomicU32::default(),
+            spin_window_ns: AtomicU64::default(),
+            hand_off: AtomicU32::default(),
             maxima_epoch: AtomicU32::default(),
             seed: AtomicU64::default(),
             stream: AtomicU64::default(),
@@ -214,8 +222,6 @@ mod tests {
             interrupts_seen: AtomicU64::default(),
             lock_acquisitions: AtomicU64::default(),
             lock_spin_ns: AtomicU64::default(),
-            lock_state: AtomicU64::default(),
-            ticket: AtomicU32::default(),
             maxima_epoch_seen: AtomicU32::default(),
             exception_vector: AtomicU64::default(),
             exception_error: AtomicU64::default(),

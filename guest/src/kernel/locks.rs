@@ -1,143 +1,145 @@
-//! Guest locks: takes and releases them, and publishes what the host may know.
+//! Guest locks: takes the steps of their machines, and does what each asks for.
 
+use super::call::call;
 use super::work::Worker;
 use core::sync::atomic::Ordering;
-use stealtime_guest::call::Refusal;
-use stealtime_guest::lock::{Lock, State, Waiter};
+use stealtime_guest::call::{Port, Refusal};
+use stealtime_guest::lock::{Context, Lock, Memory, Node, Operation, Step, Want};
 use stealtime_guest::page::{Page, add};
 
-/// What a look at a lock is expected to take, in nanoseconds: less by far than the threshold of a
-/// gap, so that its exact length does not matter.
+/// What a step is expected to take, in nanoseconds: less by far than the threshold of a gap, so that its
+/// exact length does not matter.
 const LOOK_NS: u64 = 100;
 
 /// The locks of the VM as one vCPU uses them.
 pub(super) struct Locks {
     page: &'static Page,
-    locks: &'static [Lock],
-    state: State,
+    memory: Memory<'static>,
+    me: u32,
+    hand_off: bool,
+    spin_window_ns: u64,
+}
+
+/// An operation's spinning.
+#[derive(Default)]
+struct Spun {
+    /// In all, in nanoseconds of the vCPU's own running time.
+    ns: u64,
+    /// As much of it as the host was told of.
+    told_ns: u64,
+    /// The last step was a look, too.
+    goes_on: bool,
 }
 
 impl Locks {
     pub(super) fn new(page: &'static Page) -> Self {
-        let address = page.locks.load(Ordering::Relaxed);
-        let count = page.lock_count.load(Ordering::Relaxed);
-        let first = core::ptr::with_exposed_provenance::<Lock>(address as usize);
+        let (locks, nodes) = (&page.locks, &page.nodes);
+        let first =
+            core::ptr::with_exposed_provenance::<Lock>(locks.load(Ordering::Relaxed) as usize);
+        let count = page.lock_count.load(Ordering::Relaxed) as usize;
         // SAFETY: the host says where it has put so many locks, aligned, for as long as the guest
         // exists; all their fields are atomics.
-        let locks = unsafe { core::slice::from_raw_parts(first, count as usize) };
+        let locks = unsafe { core::slice::from_raw_parts(first, count) };
+        let first =
+            core::ptr::with_exposed_provenance::<Node>(nodes.load(Ordering::Relaxed) as usize);
+        let count = page.vcpus.load(Ordering::Relaxed) as usize;
+        // SAFETY: the same holds for the nodes.
+        let nodes = unsafe { core::slice::from_raw_parts(first, count) };
         Self {
             page,
-            locks,
-            state: State::default(),
+            memory: Memory { locks, nodes },
+            me: page.index.load(Ordering::Relaxed),
+            hand_off: page.hand_off.load(Ordering::Relaxed) != 0,
+            spin_window_ns: page.spin_window_ns.load(Ordering::Relaxed),
         }
     }
 
-    /// The owner's mark in a lock.
-    fn mark(&self) -> u32 {
-        self.page.index.load(Ordering::Relaxed) + 1
+    fn context(&self) -> Context<'static> {
+        let mut context = Context::new(self.memory, self.me);
+        context.hand_off = self.hand_off;
+        context
     }
 
-    fn find(&self, number: u16) -> Result<&'static Lock, Refusal> {
-        let lock = self.locks.get(usize::from(number));
-        lock.ok_or(Refusal::NoSuchLock(number))
-    }
-
-    pub(super) fn acquire(&mut self, number: u16, worker: &mut Worker) -> Result<(), Refusal> {
-        let (lock, mark) = (self.find(number)?, self.mark());
-        if lock.owner.load(Ordering::Relaxed) == mark {
-            return Err(Refusal::AlreadyHeld(number));
+    /// Carries out an operation to its end.
+    pub(super) fn operate(
+        &self,
+        want: Want,
+        number: u16,
+        worker: &mut Worker,
+    ) -> Result<(), Refusal> {
+        let mut context = self.context();
+        let mut operation = Operation::begin(&context, want, number)?;
+        let mut spun = Spun::default();
+        loop {
+            context.spun = spun.ns;
+            let step = operation.step(&mut context);
+            match step {
+                Step::Done | Step::Sleep(_) | Step::Spin(_) => {
+                    // Not before a wake-up: somebody would wait for it until this vCPU runs again.
+                    self.tell_if_awaited(&mut context, worker);
+                }
+                Step::Again | Step::Wake(..) => {}
+            }
+            let looks = matches!(step, Step::Spin(_));
+            match step {
+                Step::Done => break,
+                Step::Again => {
+                    worker.tick(LOOK_NS);
+                }
+                Step::Spin(_) => self.spin(&context, &mut spun, worker),
+                Step::Sleep(number) => self.call(Port::Wait, u64::from(number), 0, worker),
+                Step::Wake(vcpu, number) => {
+                    self.call(Port::Wake, u64::from(vcpu), u64::from(number), worker);
+                }
+            }
+            spun.goes_on = looks;
         }
-        if self.state.held == u16::MAX {
-            return Err(Refusal::TooDeep);
-        }
-        lock.acquire(&mut Spinner {
-            page: self.page,
-            state: &mut self.state,
-            number,
-            worker,
-        });
-        lock.owner.store(mark, Ordering::Relaxed);
-        add(&self.page.lock_acquisitions, 1);
+        add(&self.page.lock_acquisitions, context.taken);
         Ok(())
     }
 
-    pub(super) fn release(&mut self, number: u16) -> Result<(), Refusal> {
-        let lock = self.find(number)?;
-        if lock.owner.load(Ordering::Relaxed) != self.mark() {
-            return Err(Refusal::NotHeld(number));
-        }
-        lock.owner.store(0, Ordering::Relaxed);
-        lock.release();
-        self.state.held -= 1;
-        publish(self.page, self.state);
-        Ok(())
+    fn call(&self, port: Port, a: u64, b: u64, worker: &mut Worker) {
+        call(self.page, port, a, b);
+        worker.restart();
     }
 
-    pub(super) fn enter_critical(&mut self) -> Result<(), Refusal> {
-        let deeper = self.state.critical.checked_add(1);
-        self.state.critical = deeper.ok_or(Refusal::TooDeep)?;
-        publish(self.page, self.state);
-        Ok(())
-    }
-
-    /// Leaves a critical section; yields whether the host waits for that.
-    pub(super) fn leave_critical(&mut self) -> Result<Left, Refusal> {
-        let outer = self.state.critical.checked_sub(1);
-        self.state.critical = outer.ok_or(Refusal::NotCritical)?;
-        publish(self.page, self.state);
-        // SeqCst on both sides: either the host sees that the section is left, or the guest sees
-        // that a preemption is pending.
-        let pending = self.page.preempt_pending.load(Ordering::SeqCst) != 0;
-        Ok(if self.state.critical == 0 && pending {
-            Left::HostWaits
-        } else {
-            Left::Quietly
-        })
-    }
-}
-
-/// How a critical section was left.
-pub(super) enum Left {
-    /// Nobody waits for it.
-    Quietly,
-    /// It was the outermost, and the host has a preemption pending.
-    HostWaits,
-}
-
-/// SeqCst, a full barrier: the host has the count of held locks before anyone can see the lock taken
-/// (and for critical sections, see [`Locks::leave_critical`]).
-fn publish(page: &Page, state: State) {
-    page.lock_state.store(state.encode(), Ordering::SeqCst);
-}
-
-struct Spinner<'a> {
-    page: &'static Page,
-    state: &'a mut State,
-    number: u16,
-    worker: &'a mut Worker,
-}
-
-impl Waiter for Spinner<'_> {
-    fn taking(&mut self) {
-        self.state.held += 1;
-        self.state.waits_for = None;
-        publish(self.page, *self.state);
-    }
-
-    fn waiting(&mut self, ticket: Option<u32>) {
-        // The ticket first: the host reads it only if the state says that someone waits.
-        self.page
-            .ticket
-            .store(ticket.unwrap_or(0), Ordering::Relaxed);
-        self.state.held -= 1;
-        self.state.waits_for = Some(self.number);
-        publish(self.page, *self.state);
-        // What came before was no spinning.
-        self.worker.tick(LOOK_NS);
-    }
-
-    fn spin(&mut self) {
+    /// One turn of spinning: what passes until the next look.
+    fn spin(&self, context: &Context<'_>, spun: &mut Spun, worker: &mut Worker) {
         core::hint::spin_loop();
-        add(&self.page.lock_spin_ns, self.worker.tick(LOOK_NS).ran);
+        let stretch = worker.tick(LOOK_NS);
+        if !spun.goes_on {
+            // What came before was no spinning.
+            return;
+        }
+        spun.ns += stretch.ran;
+        add(&self.page.lock_spin_ns, stretch.ran);
+        let window = self.spin_window_ns;
+        if window > 0
+            && spun.ns - spun.told_ns >= window
+            && let Some(lock) = context.state().waits_for
+        {
+            spun.told_ns = spun.ns;
+            self.call(Port::SpunTooLong, u64::from(lock), 0, worker);
+        }
+    }
+
+    pub(super) fn enter_critical(&self) -> Result<(), Refusal> {
+        self.context().enter_critical().ok_or(Refusal::TooDeep)
+    }
+
+    pub(super) fn leave_critical(&self, worker: &mut Worker) -> Result<(), Refusal> {
+        let mut context = self.context();
+        context.leave_critical().ok_or(Refusal::NotCritical)?;
+        self.tell_if_awaited(&mut context, worker);
+        Ok(())
+    }
+
+    /// Tells the host that a preemption does no harm any more, if it waits for that.
+    fn tell_if_awaited(&self, context: &mut Context<'_>, worker: &mut Worker) {
+        let safe_again = core::mem::take(&mut context.safe_again);
+        // SeqCst: see `Context::publish`.
+        if safe_again && self.page.preempt_pending.load(Ordering::SeqCst) != 0 {
+            self.call(Port::CriticalLeft, 0, 0, worker);
+        }
     }
 }

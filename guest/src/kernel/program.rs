@@ -1,7 +1,7 @@
 //! Carries out the program: what the interpreter says, with real work and real calls.
 
 use super::call::{call, refuse};
-use super::locks::{Left, Locks};
+use super::locks::Locks;
 use super::work::Worker;
 use super::{clock, entry, misdeed};
 use core::sync::atomic::Ordering;
@@ -56,14 +56,9 @@ impl Vcpu {
     fn act(&mut self, action: Action) -> Result<(), Refusal> {
         match action {
             Action::Run(length) => self.worker.run(length),
-            Action::Lock(lock) => self.locks.acquire(lock, &mut self.worker)?,
-            Action::Unlock(lock) => self.locks.release(lock)?,
+            Action::Guest(want, lock) => self.locks.operate(want, lock, &mut self.worker)?,
             Action::CriticalEnter => self.locks.enter_critical()?,
-            Action::CriticalLeave => {
-                if let Left::HostWaits = self.locks.leave_critical()? {
-                    self.call(Port::CriticalLeft, 0, 0);
-                }
-            }
+            Action::CriticalLeave => self.locks.leave_critical(&mut self.worker)?,
             Action::RequestBegin => self.request = Some(clock::now(self.page)),
             Action::RequestEnd => {
                 let begun = self.request.take().ok_or(Refusal::NoRequest)?;

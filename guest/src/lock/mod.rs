@@ -1,96 +1,206 @@
 //! Locks in guest memory.
 //!
-//! A [`Lock`] lies in memory that all vCPUs of a VM share; the host sets its kind. How each kind is
-//! taken is in a file of its own. Whoever waits tells a [`Waiter`] what happens, which publishes it
-//! in the shared page.
+//! A [`Lock`] lies in memory that all vCPUs of a VM share, and so does a [`Node`] for each vCPU; the
+//! host sets kinds and sizes. How each kind works is in a file of its own, as a machine whose steps are
+//! taken one by one ([`Operation`]): the guest kernel takes them on real memory, and the simulator takes
+//! the very same ones in virtual time.
 //!
 //! # What the host may rely on
-//! The published count of held locks is raised no later than a lock is taken and lowered no earlier
-//! than it is released. A ticket lock is handed to a waiter by its predecessor, so a waiter may have
-//! it before it knows: [`Lock::is_turn`] tells the host.
+//! The published count of held locks ([`State::held`]) is raised no later than a lock is taken and
+//! lowered no earlier than it is released. Some kinds are handed on, so a waiter may have a lock before
+//! it knows: [`Memory::seen`] counts it as the holder.
 
-pub mod test_and_set;
-pub mod ticket;
+mod channel;
+mod context;
+mod mcs;
+#[cfg(test)]
+mod model;
+mod mutex;
+mod operation;
+mod osq;
+mod sleepers;
+mod test_and_set;
+#[cfg(test)]
+mod threads;
+mod ticket;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+pub use context::{Context, Spin, Step};
+pub use operation::{Operation, Want};
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How a lock works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Kind {
-    /// [`test_and_set`].
+    /// One word, whoever comes first takes it.
     TestAndSet = 0,
-    /// [`ticket`].
+    /// First come, first served.
     Ticket = 1,
+    /// A queue of waiters, each at a word of its own.
+    Mcs = 2,
+    /// Waiters spin while the owner is on a core, and sleep otherwise.
+    Mutex = 3,
+    /// Waiters sleep; a release hands the lock to one of them.
+    MutexHandOff = 4,
+    /// Not a lock: a queue of messages. The lock with the next number is the mutex that guards it.
+    Channel = 5,
 }
 
-/// A lock as it lies in guest memory, on a cache line of its own.
+impl Kind {
+    const ALL: [Self; 6] = [
+        Self::TestAndSet,
+        Self::Ticket,
+        Self::Mcs,
+        Self::Mutex,
+        Self::MutexHandOff,
+        Self::Channel,
+    ];
+
+    /// The kind with this number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+}
+
+/// A lock as it lies in guest memory, on a cache line of its own. What the words mean beside the first
+/// two is each kind's own; all begin at 0.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Lock {
     /// A [`Kind`], set by the host before the guest starts.
     pub kind: AtomicU32,
-    /// Who has it: its number within the VM and 1; 0 if nobody. Written by the owner only: late by a
-    /// few instructions when the lock is taken, early by as many when it is released.
+    /// Who has it: its number within the VM and 1; 0 if nobody. Late by a few instructions when the
+    /// lock is taken, early by as many when it is released; set by the releaser when it is handed on.
     pub owner: AtomicU32,
-    /// Test-and-set: 1 while taken. Ticket: the next ticket to be drawn.
-    pub word: AtomicU32,
-    /// Ticket: the ticket whose turn it is.
-    pub serving: AtomicU32,
+    /// Whether, and by whom, it is taken; a ticket lock: the next ticket to be drawn.
+    word: AtomicU32,
+    /// A ticket lock: the ticket whose turn it is.
+    serving: AtomicU32,
+    /// The last in the queue of spinners: its number and 1; 0 if there is none.
+    tail: AtomicU32,
+    /// How many have gone to sleep so far, which gives them their order.
+    arrivals: AtomicU32,
+    /// A channel: messages in it.
+    count: AtomicU32,
+    /// A channel: messages that it holds at most, set by the host before the guest starts.
+    pub size: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Lock>() == 64);
 
-/// What happens while a lock is being taken.
-pub trait Waiter {
-    /// The next step may take the lock.
-    fn taking(&mut self);
+/// A vCPU as its siblings and the host see it, on a cache line of its own. A vCPU waits for one lock
+/// at a time, so one is enough for each.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Node {
+    /// Guest locks held, critical depth, lock waited for: a [`State`] in one word, so that whoever
+    /// reads it reads a state that existed. Written by its own vCPU.
+    state: AtomicU64,
+    /// Written by the host: not 0 while the vCPU has a core.
+    pub running: AtomicU32,
+    /// Written by the host: who lends this vCPU its turn (number within the VM and 1), 0 if nobody.
+    pub donor: AtomicU32,
+    /// The next in a queue of spinners (number and 1), 0 if it is not known.
+    next: AtomicU32,
+    /// The one before it in a queue of spinners that may be left.
+    prev: AtomicU32,
+    /// Not 0: it is the first of a queue of spinners.
+    head: AtomicU32,
+    /// The ticket it drew, or its place in the order of sleepers.
+    turn: AtomicU32,
+    /// For what it sleeps, or is about to ([`sleepers`]); 0 for nothing.
+    queued: AtomicU32,
+    /// Not 0: somebody woke it, or is about to, since it last looked.
+    woken: AtomicU32,
+}
 
-    /// That step did not take it. A ticket lock gave this ticket.
-    fn waiting(&mut self, ticket: Option<u32>);
+const _: () = assert!(size_of::<Node>() == 64);
 
-    /// The next step finds out whether the lock is there; time passes.
-    fn spin(&mut self);
+/// The locks and the vCPUs of a VM.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory<'a> {
+    /// Its locks, by number.
+    pub locks: &'a [Lock],
+    /// Its vCPUs, by number within it.
+    pub nodes: &'a [Node],
+}
+
+impl Memory<'_> {
+    /// What the vCPU says of its locks.
+    #[must_use]
+    pub fn state(self, vcpu: u32) -> State {
+        let node = self.nodes.get(vcpu as usize);
+        // SeqCst with the guest's own: see `Context::publish`.
+        node.map_or(State::default(), |node| {
+            State::decode(node.state.load(Ordering::SeqCst))
+        })
+    }
+
+    /// The same as the host sees it: a waiter to whom a lock was handed, though it does not know yet,
+    /// is its holder.
+    #[must_use]
+    pub fn seen(self, vcpu: u32) -> State {
+        let state = self.state(vcpu);
+        match state.waits_for {
+            Some(number) if self.was_given(number, vcpu) => State {
+                held: state.held.saturating_add(1),
+                waits_for: None,
+                ..state
+            },
+            _ => state,
+        }
+    }
+
+    /// Who has a lock, or is the only one that can have it next.
+    #[must_use]
+    pub fn owner(self, number: u16) -> Option<u32> {
+        let lock = self.locks.get(usize::from(number))?;
+        let owner = lock.owner.load(Ordering::Acquire);
+        owner.checked_sub(1).or_else(|| {
+            let mut vcpus = (0..).take(self.nodes.len());
+            vcpus.find(|vcpu| {
+                self.state(*vcpu).waits_for == Some(number) && self.was_given(number, *vcpu)
+            })
+        })
+    }
+
+    /// Whether a waiter has the lock for which it waits without perhaps knowing it yet.
+    fn was_given(self, number: u16, vcpu: u32) -> bool {
+        let (Some(lock), Some(node)) = (
+            self.locks.get(usize::from(number)),
+            self.nodes.get(vcpu as usize),
+        ) else {
+            return false;
+        };
+        match lock.kind() {
+            Some(Kind::Ticket) => ticket::is_turn(lock, node),
+            Some(Kind::Mcs) => mcs::is_turn(lock, node),
+            Some(Kind::Mutex | Kind::MutexHandOff) => {
+                lock.owner.load(Ordering::Acquire) == vcpu + 1
+            }
+            _ => false,
+        }
+    }
 }
 
 impl Lock {
-    /// Takes the lock. In the end [`Waiter::taking`] was the last word, or the first and only one.
-    pub fn acquire(&self, waiter: &mut impl Waiter) {
-        if self.is_ticket() {
-            ticket::acquire(self, waiter);
-        } else {
-            test_and_set::acquire(self, waiter);
-        }
-    }
-
-    /// Releases it.
-    pub fn release(&self) {
-        if self.is_ticket() {
-            ticket::release(self);
-        } else {
-            test_and_set::release(self);
-        }
-    }
-
-    /// Whether the waiter with this ticket has the lock without perhaps knowing it yet.
+    /// How it works; none if the host wrote nonsense.
     #[must_use]
-    pub fn is_turn(&self, ticket: u32) -> bool {
-        self.is_ticket() && self.serving.load(Ordering::Acquire) == ticket
-    }
-
-    fn is_ticket(&self) -> bool {
-        self.kind.load(Ordering::Relaxed) == Kind::Ticket as u32
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::from_number(self.kind.load(Ordering::Relaxed))
     }
 }
 
-/// A vCPU's locks as published in the shared page.
+/// A vCPU's locks as published.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State {
     /// Guest locks held, or about to be.
     pub held: u16,
     /// Depth of critical sections.
     pub critical: u16,
-    /// The guest lock it spins for.
+    /// The guest lock it spins or sleeps for.
     pub waits_for: Option<u16>,
 }
 
@@ -122,99 +232,17 @@ impl State {
             waits_for,
         }
     }
+
+    /// Whether a preemption does no harm: no lock is held, no critical section entered.
+    #[must_use]
+    pub const fn is_safe(self) -> bool {
+        self.held == 0 && self.critical == 0
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
-
-    struct Quiet;
-
-    impl Waiter for Quiet {
-        fn taking(&mut self) {}
-        fn waiting(&mut self, _ticket: Option<u32>) {}
-        fn spin(&mut self) {
-            std::thread::yield_now();
-        }
-    }
-
-    #[derive(Default)]
-    struct Counts {
-        held: i32,
-        waited: u32,
-        ticket: Option<u32>,
-    }
-
-    impl Waiter for Counts {
-        fn taking(&mut self) {
-            self.held += 1;
-        }
-        fn waiting(&mut self, ticket: Option<u32>) {
-            self.held -= 1;
-            self.waited += 1;
-            self.ticket = ticket;
-        }
-        fn spin(&mut self) {
-            std::thread::yield_now();
-        }
-    }
-
-    fn lock(kind: Kind) -> Lock {
-        let lock = Lock::default();
-        lock.kind.store(kind as u32, Ordering::Relaxed);
-        lock
-    }
-
-    #[test]
-    fn only_one_thread_at_a_time_has_a_lock() {
-        for kind in [Kind::TestAndSet, Kind::Ticket] {
-            let (lock, inside) = (lock(kind), AtomicBool::new(false));
-            std::thread::scope(|scope| {
-                for _ in 0..3 {
-                    scope.spawn(|| {
-                        for _ in 0..500 {
-                            lock.acquire(&mut Quiet);
-                            assert!(!inside.swap(true, Ordering::Relaxed), "{kind:?}");
-                            assert!(inside.swap(false, Ordering::Relaxed), "{kind:?}");
-                            lock.release();
-                        }
-                    });
-                }
-            });
-        }
-    }
-
-    #[test]
-    fn the_count_of_held_locks_is_one_in_the_end_however_long_the_wait() {
-        for kind in [Kind::TestAndSet, Kind::Ticket] {
-            let lock = lock(kind);
-            let mut first = Counts::default();
-            lock.acquire(&mut first);
-            assert_eq!((first.held, first.waited), (1, 0), "{kind:?}");
-            let second = std::thread::scope(|scope| {
-                let second = scope.spawn(|| {
-                    let mut second = Counts::default();
-                    lock.acquire(&mut second);
-                    second
-                });
-                std::thread::sleep(std::time::Duration::from_millis(20));
-                lock.release();
-                second.join().expect("the waiter ends")
-            });
-            assert_eq!(second.held, 1, "{kind:?}");
-        }
-    }
-
-    #[test]
-    fn a_ticket_lock_tells_whose_turn_it_is_before_the_waiter_knows() {
-        let lock = lock(Kind::Ticket);
-        lock.acquire(&mut Quiet);
-        let mine = lock.word.fetch_add(1, Ordering::Relaxed);
-        assert!(!lock.is_turn(mine));
-        lock.release();
-        assert!(lock.is_turn(mine));
-    }
 
     #[test]
     fn the_published_state_survives_its_word() {
@@ -226,5 +254,13 @@ mod tests {
             };
             assert_eq!(State::decode(state.encode()), state);
         }
+    }
+
+    #[test]
+    fn every_kind_is_found_by_its_number() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_number(kind as u32), Some(kind));
+        }
+        assert_eq!(Kind::from_number(99), None);
     }
 }

@@ -1,0 +1,160 @@
+//! Tests of the locks with real threads on real memory.
+
+use super::{Context, Kind, Lock, Memory, Node, Operation, Step, Want};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The host's part: who sleeps, and wake-ups that came early.
+#[derive(Default)]
+struct Bed {
+    woken: Mutex<bool>,
+    called: Condvar,
+}
+
+impl Bed {
+    /// Sleeps until woken. A minute without a wake-up is one that was lost.
+    fn sleep(&self) {
+        let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let minute = Duration::from_secs(60);
+        let (mut woken, timeout) = self
+            .called
+            .wait_timeout_while(woken, minute, |woken| !*woken)
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(!timeout.timed_out(), "a wake-up was lost");
+        *woken = false;
+    }
+
+    fn wake(&self) {
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.called.notify_one();
+    }
+}
+
+struct Vm {
+    locks: Vec<Lock>,
+    nodes: Vec<Node>,
+    beds: Vec<Bed>,
+}
+
+impl Vm {
+    fn new(kinds: &[Kind], vcpus: usize) -> Self {
+        let lock = |kind: &Kind| {
+            let lock = Lock::default();
+            lock.kind.store(*kind as u32, Ordering::Relaxed);
+            lock.size.store(2, Ordering::Relaxed);
+            lock
+        };
+        let vm = Self {
+            locks: kinds.iter().map(lock).collect(),
+            nodes: (0..vcpus).map(|_| Node::default()).collect(),
+            beds: (0..vcpus).map(|_| Bed::default()).collect(),
+        };
+        for node in &vm.nodes {
+            node.running.store(1, Ordering::Relaxed);
+        }
+        vm
+    }
+
+    fn memory(&self) -> Memory<'_> {
+        Memory {
+            locks: &self.locks,
+            nodes: &self.nodes,
+        }
+    }
+
+    fn operate(&self, me: u32, want: Want, number: u16) {
+        let mut context = Context::new(self.memory(), me);
+        let mut operation = Operation::begin(&context, want, number).expect("a proper use");
+        loop {
+            match operation.step(&mut context) {
+                Step::Done => return,
+                Step::Again => {}
+                Step::Spin(_) => std::thread::yield_now(),
+                Step::Sleep(_) => self.beds[me as usize].sleep(),
+                Step::Wake(vcpu, _) => self.beds[vcpu as usize].wake(),
+            }
+        }
+    }
+
+    /// Takes cores away and gives them back until `done`, so that spinners leave their queues.
+    fn disturb(&self, done: &AtomicBool) {
+        let mut turn = 0;
+        while !done.load(Ordering::Relaxed) {
+            let running = &self.nodes[turn % self.nodes.len()].running;
+            running.store(0, Ordering::Relaxed);
+            std::thread::yield_now();
+            running.store(1, Ordering::Relaxed);
+            turn += 1;
+        }
+    }
+}
+
+const LOCKS: [Kind; 5] = [
+    Kind::TestAndSet,
+    Kind::Ticket,
+    Kind::Mcs,
+    Kind::Mutex,
+    Kind::MutexHandOff,
+];
+
+#[test]
+fn only_one_thread_at_a_time_has_a_lock_and_none_waits_for_ever() {
+    const ROUNDS: u32 = 1_000;
+    for kind in LOCKS {
+        let vm = Vm::new(&[kind], 3);
+        let (inside, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (left, total) = (AtomicU32::new(3), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for me in 0..3 {
+                let (vm, inside, done, left, total) = (&vm, &inside, &done, &left, &total);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        vm.operate(me, Want::Take, 0);
+                        assert!(!inside.swap(true, Ordering::Relaxed), "{kind:?}");
+                        assert_eq!(vm.memory().owner(0), Some(me), "{kind:?}");
+                        assert_eq!(vm.memory().state(me).held, 1, "{kind:?}");
+                        // Not atomic: only the lock makes this exact.
+                        let before = total.load(Ordering::Relaxed);
+                        total.store(before + 1, Ordering::Relaxed);
+                        assert!(inside.swap(false, Ordering::Relaxed), "{kind:?}");
+                        vm.operate(me, Want::Release, 0);
+                    }
+                    if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                        done.store(true, Ordering::Relaxed);
+                    }
+                });
+            }
+            scope.spawn(|| vm.disturb(&done));
+        });
+        assert_eq!(total.into_inner(), u64::from(3 * ROUNDS), "{kind:?}");
+        for me in 0..3 {
+            assert_eq!(vm.memory().seen(me), super::State::default(), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn every_message_sent_is_received_once_through_a_channel_for_two() {
+    const EACH: u32 = 1_000;
+    for guard in [Kind::Mutex, Kind::MutexHandOff] {
+        let vm = Vm::new(&[Kind::Channel, guard], 4);
+        let (left, done) = (AtomicU32::new(4), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for me in 0..4 {
+                let (vm, left, done) = (&vm, &left, &done);
+                scope.spawn(move || {
+                    let want = if me < 2 { Want::Send } else { Want::Receive };
+                    for _ in 0..EACH {
+                        vm.operate(me, want, 0);
+                    }
+                    if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                        done.store(true, Ordering::Relaxed);
+                    }
+                });
+            }
+            scope.spawn(|| vm.disturb(&done));
+        });
+        assert_eq!(vm.locks[0].count.load(Ordering::Relaxed), 0, "{guard:?}");
+    }
+}
