@@ -19,6 +19,7 @@ impl Machine<'_> {
         self.queue.cancel(Slot::Step(vcpu));
         self.queue.cancel(Slot::Signal(vcpu));
         self.vcpu(vcpu).place = Place::Gone;
+        self.forget_operation(vcpu);
         self.alive -= 1;
     }
 

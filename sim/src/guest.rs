@@ -1,9 +1,8 @@
 //! Guest mode: what a stretch of guest code leads to.
 
-use crate::locks::{GuestLock, HandOver, Take, Turn};
 use crate::machine::Machine;
 use crate::queue::Slot;
-use crate::vcpu::{Place, Task, Then};
+use crate::vcpu::{Call, Place, Task, Then};
 use stealtime_guest::call::{Refusal, UNUSED_PORT};
 use stealtime_guest::interp::Action;
 use stealtime_guest::op::Misdeed;
@@ -44,11 +43,11 @@ impl Machine<'_> {
             self.vcpu(vcpu).settle(now);
             match self.vcpu(vcpu).task {
                 Task::Code { then, .. } => self.follow(vcpu, then),
-                Task::Spin { lock, turn, .. } => self.look_at_lock(vcpu, lock, turn),
+                Task::Spin => self.spinner_looks(vcpu),
                 Task::Call(_) | Task::Host(_) => {}
             }
             let entry = self.vcpu(vcpu);
-            if entry.place != Place::Guest || matches!(entry.task, Task::Spin { .. }) {
+            if entry.place != Place::Guest || entry.task == Task::Spin {
                 return;
             }
             let due = entry.from + entry.code_left();
@@ -69,6 +68,14 @@ impl Machine<'_> {
                 Ok(())
             }
             Then::Do(action) => self.act(vcpu, action),
+            Then::LockStep => {
+                self.lock_step(vcpu);
+                Ok(())
+            }
+            Then::Call(call) => {
+                self.leave(vcpu, call, ExitReason::Call);
+                Ok(())
+            }
             Then::Refuse(refusal) => Err(refusal),
         };
         if let Err(refusal) = done {
@@ -76,7 +83,7 @@ impl Machine<'_> {
         }
     }
 
-    fn next_op(&mut self, vcpu: VcpuId) {
+    pub(crate) fn next_op(&mut self, vcpu: VcpuId) {
         let op = self.costs.op;
         self.vcpu(vcpu).fetch(op);
     }
@@ -88,26 +95,12 @@ impl Machine<'_> {
         match action {
             Action::RequestBegin => entry.request_from = Some(now),
             Action::RequestEnd => entry.request_ends(now)?,
-            Action::Lock(lock) => return self.lock(vcpu, lock),
-            Action::Unlock(lock) => self.unlock(vcpu, lock)?,
-            Action::CriticalEnter => {
-                let deeper = entry.locks.critical.checked_add(1);
-                entry.locks.critical = deeper.ok_or(Refusal::TooDeep)?;
-                self.list(vcpu);
-            }
-            Action::CriticalLeave => {
-                let outer = entry.locks.critical.checked_sub(1);
-                entry.locks.critical = outer.ok_or(Refusal::NotCritical)?;
-                let tells = outer == Some(0) && entry.owed;
-                self.list(vcpu);
-                if tells {
-                    self.leave(vcpu, action, ExitReason::Call);
-                    return Ok(());
-                }
-            }
+            Action::Guest(want, lock) => return self.operate(vcpu, want, lock),
+            Action::CriticalEnter => return self.enter_critical(vcpu),
+            Action::CriticalLeave => return self.leave_critical(vcpu),
             Action::WaitInterrupt if entry.interrupted => entry.interrupted = false,
             Action::WaitInterrupt => {
-                self.leave(vcpu, action, ExitReason::Halt);
+                self.leave(vcpu, Call::Action(action), ExitReason::Halt);
                 return Ok(());
             }
             Action::Fault(misdeed) => {
@@ -115,7 +108,7 @@ impl Machine<'_> {
                 return Ok(());
             }
             call => {
-                self.leave(vcpu, call, ExitReason::Call);
+                self.leave(vcpu, Call::Action(call), ExitReason::Call);
                 return Ok(());
             }
         }
@@ -124,7 +117,7 @@ impl Machine<'_> {
     }
 
     /// The guest calls the VMM, or halts.
-    fn leave(&mut self, vcpu: VcpuId, call: Action, why: ExitReason) {
+    pub(crate) fn leave(&mut self, vcpu: VcpuId, call: Call, why: ExitReason) {
         let cost = match why {
             ExitReason::Halt => self.costs.halt_exit,
             _ => self.costs.exit,
@@ -149,114 +142,5 @@ impl Machine<'_> {
             _ => ExitReason::Unexpected,
         };
         self.fail_in_guest(vcpu, why, &message);
-    }
-
-    /// The vCPU's word on its locks has changed; the dispatcher is told before its next decision.
-    pub(crate) fn list(&mut self, vcpu: VcpuId) {
-        let entry = self.vcpu(vcpu);
-        if !std::mem::replace(&mut entry.listed, true) {
-            self.changed.push(vcpu);
-        }
-    }
-
-    fn lock(&mut self, vcpu: VcpuId, number: u16) -> Result<(), Refusal> {
-        let lock = self.guest_lock(vcpu, number)?;
-        if lock.held_by(vcpu) {
-            return Err(Refusal::AlreadyHeld(number));
-        }
-        match lock.ask(vcpu) {
-            (Take::Taken, _) => {
-                self.vcpu(vcpu).holds_one_more();
-                self.goes_on_with_lock(vcpu);
-            }
-            (Take::Spin, turn) => {
-                let entry = self.vcpu(vcpu);
-                entry.locks.waits_for = Some(entry.lock_id(number));
-                entry.task = Task::Spin {
-                    lock: number,
-                    turn,
-                    watches: true,
-                };
-            }
-        }
-        self.list(vcpu);
-        Ok(())
-    }
-
-    fn guest_lock(&mut self, vcpu: VcpuId, number: u16) -> Result<&mut GuestLock, Refusal> {
-        let vm = self.vcpu(vcpu).vm;
-        let lock = self.locks[vm.index()].get_mut(usize::from(number));
-        lock.ok_or(Refusal::NoSuchLock(number))
-    }
-
-    fn goes_on_with_lock(&mut self, vcpu: VcpuId) {
-        self.vcpu(vcpu).view.lock_acquisitions += 1;
-        self.next_op(vcpu);
-    }
-
-    /// A spinner has come on a core.
-    fn look_at_lock(&mut self, vcpu: VcpuId, number: u16, turn: Turn) {
-        let vm = self.vcpu(vcpu).vm;
-        let lock = &mut self.locks[vm.index()][usize::from(number)];
-        let knew = lock.held_by(vcpu);
-        match lock.come(vcpu, turn) {
-            Take::Taken => {
-                // A ticket lock was its own since its predecessor released it.
-                if !knew {
-                    self.vcpu(vcpu).holds_one_more();
-                    self.list(vcpu);
-                }
-                self.goes_on_with_lock(vcpu);
-            }
-            Take::Spin => {
-                if let Task::Spin { watches, .. } = &mut self.vcpu(vcpu).task {
-                    *watches = true;
-                }
-            }
-        }
-    }
-
-    /// A spinner goes off its core, or at least out of guest mode.
-    pub(crate) fn look_away(&mut self, vcpu: VcpuId) {
-        let entry = &mut self.vcpus[vcpu.index()];
-        if let Task::Spin {
-            lock,
-            turn,
-            watches,
-        } = &mut entry.task
-            && std::mem::take(watches)
-        {
-            self.locks[entry.vm.index()][usize::from(*lock)].go(vcpu, *turn);
-        }
-    }
-
-    fn unlock(&mut self, vcpu: VcpuId, number: u16) -> Result<(), Refusal> {
-        let lock = self.guest_lock(vcpu, number)?;
-        if !lock.held_by(vcpu) {
-            return Err(Refusal::NotHeld(number));
-        }
-        let next = lock.release();
-        let entry = self.vcpu(vcpu);
-        entry.locks.held = entry.locks.held.saturating_sub(1);
-        self.list(vcpu);
-        match next {
-            HandOver::Nobody => {}
-            HandOver::Unseen(next) => {
-                self.vcpu(next).holds_one_more();
-                self.list(next);
-            }
-            // It spins in guest mode on another core, and sees it at once.
-            HandOver::Taken(next) => {
-                let now = self.now;
-                self.vcpu(next).settle(now);
-                self.vcpu(next).holds_one_more();
-                self.list(next);
-                self.goes_on_with_lock(next);
-                let entry = self.vcpu(next);
-                let due = entry.from + entry.code_left();
-                self.queue.set(Slot::Step(next), due);
-            }
-        }
-        Ok(())
     }
 }

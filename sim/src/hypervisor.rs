@@ -6,7 +6,7 @@
 
 use crate::machine::Machine;
 use crate::queue::Slot;
-use crate::vcpu::{Place, Task, Then};
+use crate::vcpu::{After, Call, Place, Task, Then};
 use stealtime_guest::call::Port;
 use stealtime_guest::interp::Action;
 use stealtime_guest::layout::FIRST_INTERRUPT;
@@ -56,11 +56,16 @@ impl Machine<'_> {
             self.retire(vcpu, RetireReason::Fault);
         } else if let Task::Call(call) = self.vcpu(vcpu).task {
             let op = self.costs.op;
-            if let Some(nonsense) = meaningless(call) {
+            if let Call::Action(action) = call
+                && let Some(nonsense) = meaningless(action)
+            {
                 return self.fail(vcpu, &nonsense);
             }
             self.vcpu(vcpu).fetch_after(call, op);
-            self.carry_out_call(vcpu, call);
+            match call {
+                Call::Action(action) => self.carry_out_call(vcpu, action),
+                call => self.carry_out_lock_call(vcpu, call),
+            }
         }
     }
 
@@ -113,19 +118,43 @@ impl Machine<'_> {
                 lock: HostLockId(lock),
             },
             Action::UserReturn => Input::UserReturn { vcpu },
-            Action::CriticalLeave => Input::CriticalLeft { vcpu },
             Action::Hypervisor(length) => return self.host_work(vcpu, length),
             Action::End => return self.retire(vcpu, RetireReason::Finished),
             // A call for its own sake; the others never reach the VMM.
             Action::Exit
             | Action::Run(_)
-            | Action::Lock(_)
-            | Action::Unlock(_)
+            | Action::Guest(..)
             | Action::RequestBegin
             | Action::RequestEnd
             | Action::Fault(_)
-            | Action::CriticalEnter => return self.resume(vcpu),
+            | Action::CriticalEnter
+            | Action::CriticalLeave => return self.resume(vcpu),
         };
+        self.tell_and_resume(vcpu, input);
+    }
+
+    fn carry_out_lock_call(&mut self, vcpu: VcpuId, call: Call) {
+        let id = |lock| self.vcpus[vcpu.index()].lock_id(lock);
+        let input = match call {
+            Call::Wait(lock) => Input::GuestWait {
+                vcpu,
+                lock: id(lock),
+            },
+            Call::Wake(sibling, lock) => Input::GuestWake {
+                vcpu: sibling,
+                by: vcpu,
+                lock: id(lock),
+            },
+            Call::SpunTooLong(lock) => Input::SpunTooLong {
+                vcpu,
+                lock: id(lock),
+            },
+            Call::CriticalLeft(_) | Call::Action(_) => Input::CriticalLeft { vcpu },
+        };
+        self.tell_and_resume(vcpu, input);
+    }
+
+    fn tell_and_resume(&mut self, vcpu: VcpuId, input: Input) {
         self.tell_from(vcpu, input);
         if self.vcpu(vcpu).place == Place::Hypervisor {
             self.resume(vcpu);
@@ -157,7 +186,6 @@ impl Machine<'_> {
             Place::Guest => {
                 self.vcpu(vcpu).settle(now);
                 self.vcpu(vcpu).gap_begins(now);
-                self.look_away(vcpu);
                 self.vcpu(vcpu).place = Place::Hypervisor;
                 self.queue.cancel(Slot::Step(vcpu));
                 let why = ExitReason::Kick;
@@ -236,19 +264,28 @@ fn meaningless(call: Action) -> Option<String> {
 }
 
 impl crate::vcpu::Vcpu<'_> {
-    /// What follows a call: the next op, or after a halt the look whether an interrupt has come.
-    fn fetch_after(&mut self, call: Action, op: Nanos) {
+    /// What follows a call: the next op, after a halt the look whether an interrupt has come, or the
+    /// next step of an operation on a lock.
+    fn fetch_after(&mut self, call: Call, op: Nanos) {
+        let code = |overhead, then| Task::Code {
+            overhead,
+            work: 0,
+            then,
+        };
         match call {
-            Action::WaitInterrupt => {
-                self.task = Task::Code {
-                    overhead: 0,
-                    work: 0,
-                    then: Then::Do(call),
-                };
+            Call::Action(action @ Action::WaitInterrupt) => {
+                self.task = code(0, Then::Do(action));
             }
-            Action::Hypervisor(length) => self.task = Task::Host(length),
-            Action::End => {}
-            _ => self.fetch(op),
+            Call::Action(Action::Hypervisor(length)) => self.task = Task::Host(length),
+            Call::Action(Action::End) => {}
+            Call::Action(_) | Call::CriticalLeft(After::Next) => self.fetch(op),
+            Call::CriticalLeft(After::Wait(lock)) => {
+                self.task = code(0, Then::Call(Call::Wait(lock)));
+            }
+            Call::CriticalLeft(After::Step)
+            | Call::Wait(_)
+            | Call::Wake(..)
+            | Call::SpunTooLong(_) => self.task = code(op.0, Then::LockStep),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! * A policy that panics ends the run, and what was measured is kept, as with KVM.
 
 use crate::cost::CostModel;
-use crate::locks::GuestLock;
+use crate::guest_locks::AllLocks;
 use crate::queue::{Queue, Slot};
 use crate::stream::Stream;
 use crate::vcpu::{Place, Vcpu};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use stealtime_scheduler::dispatcher::{Dispatcher, Output};
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::ids::{CoreId, VcpuId};
-use stealtime_scheduler::input::{Input, Timer};
+use stealtime_scheduler::input::{Input, MutexMode, Timer};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Plan, VmFailure};
 
@@ -33,8 +33,7 @@ pub(crate) struct Machine<'run> {
     pub(crate) queue: Queue,
     pub(crate) now: Nanos,
     pub(crate) vcpus: Vec<Vcpu<'run>>,
-    /// Guest locks, by VM and number.
-    pub(crate) locks: Vec<Vec<GuestLock>>,
+    pub(crate) locks: AllLocks,
     /// vCPUs whose locks have changed since the dispatcher was told.
     pub(crate) changed: Vec<VcpuId>,
     pub(crate) failures: Vec<VmFailure>,
@@ -55,10 +54,8 @@ impl<'run> Machine<'run> {
         queue: Queue,
     ) -> Self {
         let numbered = (0..).map(VcpuId).zip(&plan.vcpus);
-        let vm_locks = plan.vms.iter().map(|vm| {
-            let kinds = vm.locks.iter().map(|(_, kind)| GuestLock::new(*kind));
-            kinds.collect()
-        });
+        let hints = dispatcher.guest_hints();
+        let hand_off = hints.mutex == MutexMode::HandOff;
         Self {
             plan,
             costs,
@@ -69,7 +66,7 @@ impl<'run> Machine<'run> {
             vcpus: numbered
                 .map(|(id, vcpu)| Vcpu::new(id, vcpu, plan.seed))
                 .collect(),
-            locks: vm_locks.collect(),
+            locks: AllLocks::new(plan, hand_off, hints.spin_window),
             changed: Vec::new(),
             failures: Vec::new(),
             alive: plan.vcpus.len(),
@@ -147,22 +144,7 @@ impl<'run> Machine<'run> {
         self.handle(input, on);
     }
 
-    /// What guests say of their locks is told before anything is decided.
-    fn tell_locks(&mut self) {
-        let mut changed = std::mem::take(&mut self.changed);
-        for vcpu in changed.drain(..) {
-            let entry = self.vcpu(vcpu);
-            entry.listed = false;
-            let locks = entry.locks;
-            if entry.told != locks && entry.place != Place::Gone {
-                entry.told = locks;
-                self.handle(Input::Locks { vcpu, locks }, None);
-            }
-        }
-        self.changed = changed;
-    }
-
-    fn handle(&mut self, input: Input, on: Option<CoreId>) {
+    pub(crate) fn handle(&mut self, input: Input, on: Option<CoreId>) {
         if self.broken.is_some() {
             return;
         }
@@ -198,6 +180,7 @@ impl<'run> Machine<'run> {
             Effect::Park { vcpu, .. } => {
                 self.off_core(vcpu);
                 self.vcpu(vcpu).place = Place::Off;
+                self.has_core(vcpu, false);
             }
             Effect::Kick { vcpu, .. } => {
                 self.vcpu(vcpu).kicked = true;
@@ -207,7 +190,7 @@ impl<'run> Machine<'run> {
                 }
             }
             Effect::Owe { vcpu, .. } => self.vcpu(vcpu).owed = true,
-            Effect::Lent { .. } => {}
+            Effect::Lent { to, donor } => self.lent(to, donor),
             Effect::Arm { timer, at } => self.arm(timer, at),
             Effect::Cancel { timer } => self.queue.cancel(Slot::Timer(timer)),
             Effect::Inject { vcpu, vector } => {
@@ -241,6 +224,7 @@ impl<'run> Machine<'run> {
         }
         entry.place = Place::Switching;
         self.queue.set(Slot::Step(vcpu), at + cost);
+        self.has_core(vcpu, true);
     }
 
     /// What is bound to a stay on a core ends with it.
@@ -270,6 +254,7 @@ const fn decides(input: &Input) -> bool {
             | Input::InterruptsTaken { .. }
             | Input::ArmPeriodic { .. }
             | Input::Locks { .. }
+            | Input::GuestOwner { .. }
             | Input::HostDelay { .. }
             | Input::Mark(_)
     )

@@ -132,6 +132,12 @@ impl Queue {
         }
     }
 
+    /// When the slot is due, if it is.
+    pub(crate) fn due(&self, slot: Slot) -> Option<Nanos> {
+        let place = self.places[self.number(slot) as usize];
+        (place != NOWHERE).then(|| self.heap[place as usize].at)
+    }
+
     /// The slot is not due any more.
     pub(crate) fn cancel(&mut self, slot: Slot) {
         let place = self.places[self.number(slot) as usize];

@@ -23,7 +23,7 @@ use stealtime_scheduler::input::{ExitReason, GuestLocks};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{GuestView, VcpuPlan};
 
-use crate::locks::Turn;
+use crate::guest_locks::Underway;
 
 /// Where a vCPU is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +51,38 @@ pub(crate) enum Then {
     Next,
     /// This, which takes no time of its own.
     Do(Action),
+    /// The next step of the operation on a lock that is under way.
+    LockStep,
+    /// This call.
+    Call(Call),
     /// The program turns out to be nonsense.
     Refuse(Refusal),
+}
+
+/// What the guest asks of the hypervisor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    /// An action of the program.
+    Action(Action),
+    /// Nothing: a preemption that is pending does no harm any more.
+    CriticalLeft(After),
+    /// To sleep until it is woken, for a guest lock.
+    Wait(u16),
+    /// To wake another, for a guest lock.
+    Wake(VcpuId, u16),
+    /// Nothing: it has spun for a guest lock for long.
+    SpunTooLong(u16),
+}
+
+/// What comes after the word that a preemption does no harm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum After {
+    /// The next op.
+    Next,
+    /// The next step of the operation on a lock.
+    Step,
+    /// Sleep for a guest lock.
+    Wait(u16),
 }
 
 /// What the vCPU does when it is on a core.
@@ -68,16 +98,9 @@ pub(crate) enum Task {
         then: Then,
     },
     /// Guest code that spins for a lock.
-    Spin {
-        /// Which.
-        lock: u16,
-        /// Since when.
-        turn: Turn,
-        /// Whether it is on a core at this moment and sees the lock.
-        watches: bool,
-    },
+    Spin,
     /// A call that the hypervisor is to carry out.
-    Call(Action),
+    Call(Call),
     /// Hypervisor work on the vCPU's behalf, in nanoseconds left. The next op follows.
     Host(u64),
 }
@@ -93,7 +116,7 @@ pub(crate) struct Vcpu<'plan> {
     pub(crate) kicked: bool,
     /// Its VM has failed: it retires as soon as it is out of the guest.
     pub(crate) doomed: bool,
-    /// A preemption is owed on leaving the critical section.
+    /// A preemption is owed when no lock is held and no critical section entered any more.
     pub(crate) owed: bool,
     pub(crate) task: Task,
     /// In `Guest`: progress is accounted up to here, or begins here. In `Hypervisor`: the work began
@@ -103,7 +126,8 @@ pub(crate) struct Vcpu<'plan> {
     pub(crate) pending: [u64; 4],
     /// An interrupt came since the last wait for one.
     pub(crate) interrupted: bool,
-    pub(crate) locks: GuestLocks,
+    /// The operation on a guest lock that is under way.
+    pub(crate) underway: Option<Underway>,
     /// What the dispatcher was last told of its locks.
     pub(crate) told: GuestLocks,
     /// It is in the list of those whose locks the dispatcher has to be told.
@@ -138,7 +162,7 @@ impl<'plan> Vcpu<'plan> {
             from: Nanos::ZERO,
             pending: [0; 4],
             interrupted: false,
-            locks: GuestLocks::default(),
+            underway: None,
             told: GuestLocks::default(),
             listed: false,
             gap_from: None,
@@ -177,7 +201,7 @@ impl<'plan> Vcpu<'plan> {
     pub(crate) fn code_left(&self) -> Nanos {
         match self.task {
             Task::Code { overhead, work, .. } => Nanos(overhead.saturating_add(work)),
-            Task::Spin { .. } | Task::Call(_) | Task::Host(_) => Nanos::ZERO,
+            Task::Spin | Task::Call(_) | Task::Host(_) => Nanos::ZERO,
         }
     }
 
@@ -199,7 +223,12 @@ impl<'plan> Vcpu<'plan> {
                 *work -= ran;
                 self.view.progress_ns += ran;
             }
-            Task::Spin { .. } => self.view.lock_spin_ns += ran,
+            Task::Spin => {
+                self.view.lock_spin_ns += ran;
+                if let Some(underway) = &mut self.underway {
+                    underway.spun += ran;
+                }
+            }
             Task::Call(_) | Task::Host(_) => {}
         }
     }
@@ -266,12 +295,6 @@ impl<'plan> Vcpu<'plan> {
         self.interrupted |= count > 0;
         self.view.interrupts += u64::from(count);
         count
-    }
-
-    /// The guest has the lock, whether it knows or not.
-    pub(crate) fn holds_one_more(&mut self) {
-        self.locks.held = self.locks.held.saturating_add(1);
-        self.locks.waits_for = None;
     }
 
     pub(crate) const fn lock_id(&self, lock: u16) -> GuestLockId {

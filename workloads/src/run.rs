@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
+use stealtime_guest::lock::Kind;
 use stealtime_guest::op::Op;
 use stealtime_scheduler::dispatcher::{Config, ViolationReport};
 use stealtime_scheduler::effect::Effect;
@@ -24,6 +25,31 @@ pub enum LockKind {
     TestAndSet,
     /// First come, first served.
     Ticket,
+    /// A queue of waiters, each at a word of its own.
+    Mcs,
+    /// Waiters spin while the owner is on a core, and sleep otherwise; the policy's layers may want it
+    /// handed on instead.
+    Mutex,
+    /// Waiters sleep; a release hands it to one of them.
+    MutexHandoff,
+    /// Not a lock: a queue of so many messages at most. The lock with the next number is the mutex that
+    /// guards it.
+    Channel(u32),
+}
+
+impl LockKind {
+    /// The kind and size that are written into the guest's memory.
+    #[must_use]
+    pub const fn in_memory(self) -> (Kind, u32) {
+        match self {
+            Self::TestAndSet => (Kind::TestAndSet, 0),
+            Self::Ticket => (Kind::Ticket, 0),
+            Self::Mcs => (Kind::Mcs, 0),
+            Self::Mutex => (Kind::Mutex, 0),
+            Self::MutexHandoff => (Kind::MutexHandOff, 0),
+            Self::Channel(size) => (Kind::Channel, size),
+        }
+    }
 }
 
 /// A vCPU of the plan. Its number over all VMs is its place in [`Plan::vcpus`].

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use stealtime_guest::interp::{Action, Interpreter};
+use stealtime_guest::lock::Want;
 use stealtime_guest::rng::Rng;
 use stealtime_scheduler::policy::VcpuParams;
 use stealtime_scheduler::time::Nanos;
@@ -98,7 +99,7 @@ fn every_program_does_something_that_takes_time_and_names_only_what_there_is() {
                     assert!(n < 60_000_000_000, "{name}: {n}");
                     timed += 1;
                 }
-                Action::Lock(lock) | Action::Unlock(lock) => {
+                Action::Guest(_, lock) => {
                     assert!(usize::from(lock) < locks, "{name}");
                 }
                 Action::HostLock { lock, .. }
@@ -126,8 +127,8 @@ fn locks_and_requests_are_taken_and_given_back_in_turn() {
         let mut open = false;
         for action in actions(&plan, number) {
             match action {
-                Action::Lock(lock) => assert!(guest.insert(lock), "{name}"),
-                Action::Unlock(lock) => assert!(guest.remove(&lock), "{name}"),
+                Action::Guest(Want::Take, lock) => assert!(guest.insert(lock), "{name}"),
+                Action::Guest(Want::Release, lock) => assert!(guest.remove(&lock), "{name}"),
                 Action::HostLock { lock, .. } | Action::HostAcquire { lock, .. } => {
                     assert!(host.insert(lock), "{name}");
                 }

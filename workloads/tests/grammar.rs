@@ -6,6 +6,7 @@ use proptest::{collection, proptest};
 use std::num::NonZeroU32;
 use stealtime_guest::op::{HostMode, Length, Misdeed, Step};
 use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::run::LockKind;
 use stealtime_workloads::scenario::{
     INTERRUPT_VECTOR, LONGEST_STEP, SHORTEST_PERIOD, Scenario, Statement, TIMER_VECTOR, Target,
     WORDS,
@@ -39,6 +40,8 @@ fn statement() -> impl Strategy<Value = Statement> {
             .prop_map(|(vm, vcpu)| Statement::Interrupt(Target { vm, vcpu })),
         name().prop_map(Statement::Lock),
         name().prop_map(Statement::Unlock),
+        name().prop_map(Statement::Send),
+        name().prop_map(Statement::Receive),
         (name(), any::<bool>()).prop_map(|(lock, kernel_priority)| Statement::HostLock {
             lock,
             kernel_priority
@@ -183,6 +186,85 @@ fn locks_are_numbered_in_the_order_written() {
         Step::End,
     ];
     assert_eq!(steps, expected);
+}
+
+#[test]
+fn a_channel_takes_two_numbers_and_a_name_without_a_number_is_the_copy_with_the_vcpus_own() {
+    let text = "name = \"t\"\ndescription = \"d\"\n[[vm]]\nname = \"a\"\n\
+                locks = { first = \"mcs\", inbox = \"channel 16 x2\", last = \"mutex\" }\n\
+                [[vm.vcpu]]\nname = \"r\"\ncount = 2\nrepeat = \"once\"\n\
+                program = [\"send inbox-1\", \"receive inbox\", \"lock last\", \"unlock last\"]\n";
+    let scenario = Scenario::parse("t.toml", text).expect("in order");
+    let named = |name: &str, kind| (name.to_owned(), kind);
+    assert_eq!(
+        scenario.vms()[0].locks,
+        [
+            named("first", LockKind::Mcs),
+            named("inbox-1", LockKind::Channel(16)),
+            named("inbox-1/mutex", LockKind::Mutex),
+            named("inbox-2", LockKind::Channel(16)),
+            named("inbox-2/mutex", LockKind::Mutex),
+            named("last", LockKind::Mutex),
+        ]
+    );
+    let steps: Vec<Vec<_>> = scenario
+        .vcpus()
+        .iter()
+        .map(|vcpu| {
+            let decoded = vcpu.program.iter().map(|op| Step::decode(*op));
+            decoded.collect::<Result<_, _>>().expect("ops")
+        })
+        .collect();
+    let expected = |own| {
+        [
+            Step::Send(1),
+            Step::Receive(own),
+            Step::Lock(5),
+            Step::Unlock(5),
+            Step::End,
+        ]
+    };
+    assert_eq!(steps, [expected(1), expected(3)]);
+}
+
+#[test]
+fn a_lock_is_no_channel_and_a_channel_no_lock_and_copies_are_counted() {
+    let wrong = [
+        ("lock = \"channel\"", "run 1ms", "\"channel 16\""),
+        ("lock = \"channel 0\"", "run 1ms", "\"channel 16\""),
+        ("lock = \"mutex 4\"", "run 1ms", "\"mutex x4\""),
+        ("lock = \"mutex x0\"", "run 1ms", "\"mutex x4\""),
+        (
+            "lock = \"channel 2\"",
+            "unlock lock",
+            "a lock: this is a channel",
+        ),
+        (
+            "lock = \"mutex\"",
+            "receive lock",
+            "a channel: this is a lock",
+        ),
+        (
+            "lock = \"channel 2 x1\"",
+            "send lock",
+            "unknown lock `lock-2`",
+        ),
+        (
+            "l-1 = \"mutex\", l = \"mutex x1\"",
+            "run 1ms",
+            "two locks named `l-1`",
+        ),
+    ];
+    for (locks, step, expected) in wrong {
+        let text = format!(
+            "name = \"t\"\ndescription = \"d\"\n[[vm]]\nname = \"a\"\nlocks = {{ {locks} }}\n\
+             [[vm.vcpu]]\nname = \"v\"\ncount = 2\nprogram = [\"{step}\"]\n"
+        );
+        let error = Scenario::parse("t.toml", &text)
+            .expect_err(locks)
+            .to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! in the order of its `locks` table; host locks in the order in which programs first name them.
 
 use super::error::{Fault, Problem, StepFault, nearest};
+use super::guest_lock::Use;
 use super::host_lock::{self, HostLockKinds};
 use super::model::{Rounds, ScenarioText, StepLine, VcpuText, VmText};
 use super::step::{Statement, Target};
@@ -85,7 +86,7 @@ pub(super) fn build(scenario: &ScenarioText) -> Result<Built, Fault> {
         }
         built.vms.push(VmPlan {
             name: vm_name.clone(),
-            locks: vm.locks.clone(),
+            locks: vm.locks.all().to_vec(),
         });
     }
     built.host_locks = names.host_locks;
@@ -240,8 +241,12 @@ impl Names {
                 vcpu: self.target(target, line, place)?,
                 vector: INTERRUPT_VECTOR,
             },
-            Statement::Lock(lock) => Step::Lock(place.lock(lock)),
-            Statement::Unlock(lock) => Step::Unlock(place.lock(lock)),
+            Statement::Lock(lock) => Step::Lock(place.lock(lock, Use::Lock, line)?),
+            Statement::Unlock(lock) => Step::Unlock(place.lock(lock, Use::Lock, line)?),
+            Statement::Send(channel) => Step::Send(place.lock(channel, Use::Message, line)?),
+            Statement::Receive(channel) => {
+                Step::Receive(place.lock(channel, Use::Message, line)?)
+            }
             Statement::HostLock {
                 lock,
                 kernel_priority,
@@ -322,11 +327,12 @@ impl Names {
 }
 
 impl Place<'_> {
-    /// The number of a lock that the VM is known to have.
-    fn lock(&self, lock: &str) -> u16 {
-        let number = self.vm.locks.iter().position(|(name, _)| name == lock);
-        number
-            .and_then(|n| u16::try_from(n).ok())
-            .unwrap_or(u16::MAX)
+    /// The number of a lock. The VM is known to have one of this name, but perhaps not so many copies.
+    fn lock(&self, lock: &str, how: Use, line: &StepLine) -> Result<u16, Fault> {
+        let number = self.vm.locks.number(lock, self.vcpu_copy);
+        number.ok_or_else(|| {
+            let missing = format!("{lock}-{}", self.vcpu_copy);
+            Fault::step(line.at, &line.text, self.vm.locks.unknown(&missing, how))
+        })
     }
 }

@@ -5,15 +5,16 @@
 //! and end in turn; every round of a repeat leaves things as it found them; repeats are closed, not
 //! nested too deeply, and contain something that takes time; nothing stands where it is never reached.
 
-use super::error::{Fault, Problem, StepFault, nearest};
+use super::error::{Fault, Problem, StepFault};
+use super::guest_lock::{GuestLocks, Use};
 use super::model::{Rounds, StepLine, VcpuText};
 use super::step::Statement;
-use crate::run::LockKind;
 use stealtime_guest::interp::MAX_NESTING;
 
 /// Steps that take time, for messages.
 const TIMED: &str = "run, spin, sleep, host-wait, hypervisor, timer, wait, yield, interrupt, \
-                     host-lock, host-read-lock, host-unlock, user-return, exit, fault";
+                     send, receive, host-lock, host-read-lock, host-unlock, user-return, exit, \
+                     fault";
 
 /// What is held or open at a step.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,7 +34,7 @@ struct Frame<'a> {
 }
 
 struct Walk<'a> {
-    locks: &'a [(String, LockKind)],
+    locks: &'a GuestLocks,
     held: Held,
     frames: Vec<Frame<'a>>,
     /// Repeats around everything.
@@ -44,7 +45,7 @@ struct Walk<'a> {
 }
 
 /// Checks setup and program of a vCPU.
-pub(super) fn check(vcpu: &VcpuText, vm: &str, locks: &[(String, LockKind)]) -> Result<(), Fault> {
+pub(super) fn check(vcpu: &VcpuText, vm: &str, locks: &GuestLocks) -> Result<(), Fault> {
     let name = format!("{vm}/{}", vcpu.name.value);
     let mut walk = Walk {
         locks,
@@ -145,12 +146,15 @@ impl<'a> Walk<'a> {
         }
         match &line.statement {
             Statement::Lock(lock) => {
-                self.known(lock)?;
+                self.locks.check(lock, Use::Lock)?;
                 take(&mut self.held.guest_locks, "lock", lock)?;
             }
             Statement::Unlock(lock) => {
-                self.known(lock)?;
+                self.locks.check(lock, Use::Lock)?;
                 release(&mut self.held.guest_locks, "lock", lock)?;
+            }
+            Statement::Send(channel) | Statement::Receive(channel) => {
+                self.locks.check(channel, Use::Message)?;
             }
             Statement::HostLock { lock, .. } | Statement::HostReadLock { lock, .. } => {
                 take(&mut self.held.host_locks, "host-lock", lock)?;
@@ -184,23 +188,6 @@ impl<'a> Walk<'a> {
         }
         self.takes_time |= takes_time(&line.statement);
         Ok(())
-    }
-
-    fn known(&self, lock: &str) -> Result<(), StepFault> {
-        let names = || self.locks.iter().map(|(name, _)| &**name);
-        if names().any(|name| name == lock) {
-            return Ok(());
-        }
-        let known: Vec<_> = names().collect();
-        Err(StepFault::UnknownLock {
-            lock: lock.to_owned(),
-            known: if known.is_empty() {
-                format!("the VM to declare it, as locks = {{ {lock} = \"ticket\" }}")
-            } else {
-                format!("one of this VM's locks: {}", known.join(", "))
-            },
-            meant: nearest(lock, known),
-        })
     }
 
     /// Whether so many more repeats fit around each other here.

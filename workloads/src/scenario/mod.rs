@@ -11,6 +11,7 @@ mod embedded;
 mod error;
 pub mod expect;
 mod flow;
+mod guest_lock;
 mod host_lock;
 mod model;
 mod read;
@@ -35,6 +36,8 @@ pub const MAX_VMS: usize = 65_535;
 pub const MAX_VCPUS: usize = 100_000;
 /// The most guest locks of a VM, and the most host locks of a scenario.
 pub const MAX_LOCKS: usize = 1_024;
+/// The most messages that a channel can hold.
+pub const MAX_CHANNEL: u32 = 1_000_000;
 /// The most ops of a program, its end included.
 pub const MAX_OPS: usize = 1_024;
 /// The start of a vCPU that is parked: it never joins the run, which is over before.

@@ -3,9 +3,9 @@
 use super::HostThread;
 use super::document::Located;
 use super::expect::ExpectText;
+use super::guest_lock::GuestLocks;
 use super::host_lock::HostLockKinds;
 use super::step::Statement;
-use crate::run::LockKind;
 use stealtime_scheduler::spec::PolicySpec;
 use stealtime_scheduler::time::Nanos;
 
@@ -48,7 +48,7 @@ pub(super) struct VmText {
     pub(super) count: usize,
     pub(super) shares: Option<u32>,
     pub(super) cap: Option<Located<u32>>,
-    pub(super) locks: Vec<(String, LockKind)>,
+    pub(super) locks: GuestLocks,
     pub(super) vcpus: Vec<VcpuText>,
 }
 

@@ -4,13 +4,11 @@ use super::document::{Located, Table, Text};
 use super::error::{Fault, Problem};
 use super::expect;
 use super::flow;
+use super::guest_lock::GuestLocks;
 use super::host_lock;
 use super::model::{Rounds, ScenarioText, StepLine, VcpuText, VmText};
 use super::step::{NAME, Statement, is_name};
-use super::{
-    DEFAULT_DURATION, DEFAULT_POLICY, HostThread, LONGEST_RUN, MAX_LOCKS, MAX_VCPUS, MAX_VMS, NEVER,
-};
-use crate::run::LockKind;
+use super::{DEFAULT_DURATION, DEFAULT_POLICY, HostThread, LONGEST_RUN, MAX_VCPUS, MAX_VMS, NEVER};
 use stealtime_scheduler::registry;
 use stealtime_scheduler::spec::PolicySpec;
 use stealtime_scheduler::time::Nanos;
@@ -34,7 +32,6 @@ const VCPU_KEYS: &[&str] = &[
     "name", "count", "weight", "nice", "slice", "cap", "period", "budget", "start", "setup",
     "program", "repeat",
 ];
-const KINDS: &str = "a kind of lock: \"ticket\" or \"test-and-set\"";
 const STEPS: &str = "a list of steps, as [\"run 1ms\", \"sleep 5ms\"]";
 const SHORTEST: Nanos = Nanos(1);
 /// 100 per cent of a core for each of the most vCPUs.
@@ -164,7 +161,7 @@ fn vm(mut table: Table<'_>) -> Result<VmText, Fault> {
     let count = table.int("count", 1..=MAX_VMS)?;
     let shares = table.int("shares", 1..=65_535u32)?;
     let cap = table.int("cap", 1..=MAX_CAP)?;
-    let locks = locks(&mut table)?;
+    let locks = GuestLocks::read(&mut table)?;
     let vcpus = table.tables("vcpu", "[[vm.vcpu]]")?;
     let some = Some(vcpus).filter(|vcpus| !vcpus.is_empty());
     let vcpus = table.need("vcpu", "at least one [[vm.vcpu]] table", some)?;
@@ -181,38 +178,7 @@ fn vm(mut table: Table<'_>) -> Result<VmText, Fault> {
     })
 }
 
-fn locks(table: &mut Table<'_>) -> Result<Vec<(String, LockKind)>, Fault> {
-    let at = table.key_at("locks");
-    let expected = "a table of names and kinds, as { a = \"ticket\", b = \"test-and-set\" }";
-    let pairs = table.pairs("locks", expected)?;
-    if pairs.len() > MAX_LOCKS {
-        let problem = Problem::TooMany {
-            what: "locks in a VM",
-            count: pairs.len(),
-            limit: MAX_LOCKS,
-        };
-        return Err(Fault::at(at, problem));
-    }
-    let lock = |(name, kind): (Located<String>, Text)| {
-        if !is_name(&name.value) {
-            let problem = Problem::Value {
-                key: "locks".into(),
-                written: format!("{:?}", name.value),
-                expected: NAME.into(),
-            };
-            return Err(Fault::at(name.at, problem));
-        }
-        let known = match &*kind.value {
-            "ticket" => LockKind::Ticket,
-            "test-and-set" => LockKind::TestAndSet,
-            _ => return Err(value(&name.value, &kind, KINDS.to_owned())),
-        };
-        Ok((name.value, known))
-    };
-    pairs.into_iter().map(lock).collect()
-}
-
-fn vcpu(mut table: Table<'_>, vm: &str, locks: &[(String, LockKind)]) -> Result<VcpuText, Fault> {
+fn vcpu(mut table: Table<'_>, vm: &str, locks: &GuestLocks) -> Result<VcpuText, Fault> {
     table.only(VCPU_KEYS)?;
     let name = name(&mut table)?;
     let count = table.int("count", 1..=MAX_VCPUS)?;

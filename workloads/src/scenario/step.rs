@@ -16,7 +16,7 @@ pub const LONGEST_STEP: Nanos = Nanos::from_secs(3_600);
 pub const SHORTEST_PERIOD: Nanos = Nanos::from_micros(10);
 
 /// All first words, in the order in which messages list them.
-pub const WORDS: [&str; 23] = [
+pub const WORDS: [&str; 25] = [
     "run",
     "spin",
     "sleep",
@@ -28,6 +28,8 @@ pub const WORDS: [&str; 23] = [
     "interrupt",
     "lock",
     "unlock",
+    "send",
+    "receive",
     "host-lock",
     "host-read-lock",
     "host-unlock",
@@ -86,6 +88,10 @@ pub enum Statement {
     Lock(String),
     /// Release it.
     Unlock(String),
+    /// Send a message into a channel.
+    Send(String),
+    /// Receive one.
+    Receive(String),
     /// Take a lock in the hypervisor.
     HostLock {
         /// Its name.
@@ -285,6 +291,8 @@ impl Statement {
             "interrupt" => Self::Interrupt(words.target()?),
             "lock" => Self::Lock(words.name("the name of a lock of this VM")?),
             "unlock" => Self::Unlock(words.name("the name of a lock of this VM")?),
+            "send" => Self::Send(words.name("the name of a channel of this VM")?),
+            "receive" => Self::Receive(words.name("the name of a channel of this VM")?),
             "host-lock" => Self::HostLock {
                 lock: words.name("the name of a lock in the hypervisor")?,
                 kernel_priority: words.kernel_priority()?,
@@ -376,6 +384,8 @@ impl fmt::Display for Statement {
             Self::Interrupt(target) => write!(f, "interrupt {target}"),
             Self::Lock(lock) => write!(f, "lock {lock}"),
             Self::Unlock(lock) => write!(f, "unlock {lock}"),
+            Self::Send(channel) => write!(f, "send {channel}"),
+            Self::Receive(channel) => write!(f, "receive {channel}"),
             Self::HostLock {
                 lock,
                 kernel_priority,
