@@ -106,6 +106,7 @@ impl Backend for KvmBackend {
         let zero = monotonic_ns();
         for cpu in &mut cpus {
             cpu.set_clock_epoch(zero);
+            cpu.set_hints(dispatcher.guest_hints());
         }
         let seats = plan.vcpus.iter().zip(&cpus);
         let seats: Vec<(VmId, Arc<dyn Watch>)> =

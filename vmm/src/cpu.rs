@@ -28,8 +28,19 @@ pub enum Call {
         /// The vector raised.
         vector: u8,
     },
-    /// Left the outermost critical section while a preemption was pending.
+    /// Holds no lock and is in no critical section any more, and a preemption is pending.
     CriticalLeft,
+    /// Sleep until woken, for this guest lock.
+    GuestWait(u16),
+    /// Wake a vCPU of its VM, for a guest lock.
+    GuestWake {
+        /// Its number within the VM.
+        index: u32,
+        /// Which lock.
+        lock: u16,
+    },
+    /// Has spun for this guest lock for long.
+    SpunTooLong(u16),
     /// Give up the core.
     Yield,
     /// Raise an interrupt at a vCPU of any VM.
@@ -132,6 +143,15 @@ pub trait Watch: Send + Sync + Debug {
 
     /// Sets or clears the preempt-pending word.
     fn set_preempt_pending(&self, pending: bool);
+
+    /// Who of its VM has a guest lock (by number within the VM).
+    fn owner(&self, lock: u16) -> Option<u32>;
+
+    /// Tells its VM whether it has a core.
+    fn set_running(&self, running: bool);
+
+    /// Tells its VM who lends it its turn (by number within the VM).
+    fn set_donor(&self, donor: Option<u32>);
 }
 
 /// Whether interrupts wait in a [`Cpu`].

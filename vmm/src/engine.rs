@@ -13,13 +13,14 @@ use crate::cpu::Watch;
 use crate::host::{Pinning, Placement, RunClock};
 use crate::runstate::{End, Nudge};
 use crate::seat::Seat;
+use crate::told::Told;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stealtime_scheduler::dispatcher::{Dispatcher, Output, ViolationReport};
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::ids::{CoreId, VcpuId, VmId};
-use stealtime_scheduler::input::{GuestLocks, Input, Timer};
+use stealtime_scheduler::input::{Input, Timer};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Entry, VmFailure};
 
@@ -42,8 +43,7 @@ struct Inner {
     dispatcher: Dispatcher,
     out: Output,
     entries: Vec<Entry>,
-    /// What was last told of each guest's locks.
-    locks: Vec<GuestLocks>,
+    told: Told,
     /// Where each thread was last placed.
     placed: Vec<Option<CoreId>>,
     /// Whose preempt-pending word is set.
@@ -97,6 +97,7 @@ impl Engine {
         vcpus: Vec<(VmId, Arc<dyn Watch>)>,
     ) -> Self {
         let count = vcpus.len();
+        let told = Told::new(vcpus.iter().map(|(vm, _)| *vm));
         let seats = vcpus.into_iter().map(|(vm, watch)| Seat::new(vm, watch));
         Self {
             clock,
@@ -108,7 +109,7 @@ impl Engine {
                 dispatcher,
                 out: Output::default(),
                 entries: Vec::new(),
-                locks: vec![GuestLocks::default(); count],
+                told,
                 placed: vec![None; count],
                 owed: vec![false; count],
                 failures: Vec::new(),
@@ -174,13 +175,16 @@ impl Engine {
             // One more was raised in between; all are raised under the lock, so this is exact.
             return;
         }
-        for vcpu in concerned(&inner.dispatcher, input) {
-            let locks = self.seat(vcpu).watch.locks();
-            if std::mem::replace(&mut inner.locks[vcpu.index()], locks) != locks {
-                self.handle(inner, now, Input::Locks { vcpu, locks }, owed);
-            }
+        for news in inner.told.news(&inner.dispatcher, input, &self.seats) {
+            self.handle(inner, now, news, owed);
         }
         self.handle(inner, now, input, owed);
+    }
+
+    /// The vCPU of the same VM that has this number within it.
+    #[must_use]
+    pub fn sibling(&self, vcpu: VcpuId, index: u32) -> Option<VcpuId> {
+        self.lock().told.sibling(self.seat(vcpu).vm, index)
     }
 
     fn handle(&self, inner: &mut Inner, now: Nanos, input: Input, owed: &mut Owed) {
@@ -211,15 +215,20 @@ impl Engine {
             Effect::Run { core, vcpu } => {
                 self.place(inner, core, vcpu);
                 self.pending(inner, vcpu, false);
+                self.seat(vcpu).watch.set_running(true);
                 owed.nudges.push((vcpu, self.seat(vcpu).state.grant(core)));
             }
             Effect::Park { vcpu, .. } => {
                 self.pending(inner, vcpu, false);
+                self.seat(vcpu).watch.set_running(false);
                 self.seat(vcpu).state.park();
             }
             Effect::Kick { vcpu, .. } => owed.nudges.push((vcpu, self.seat(vcpu).state.kick())),
             Effect::Owe { vcpu, .. } => self.pending(inner, vcpu, true),
-            Effect::Lent { .. } => {}
+            Effect::Lent { to, donor } => {
+                let donor = donor.map(|donor| inner.told.index(donor));
+                self.seat(to).watch.set_donor(donor);
+            }
             Effect::Arm { timer, at } => {
                 owed.timers |= self.timers.arm(timer, at) == Armed::Earlier;
             }
@@ -355,32 +364,6 @@ impl Inner {
     }
 }
 
-/// Whose locks matter for what the dispatcher decides on this input: the vCPUs whose cores it may take.
-fn concerned(dispatcher: &Dispatcher, input: Input) -> impl Iterator<Item = VcpuId> + use<> {
-    let everywhere = 0..dispatcher.cores();
-    let (one, cores) = match input {
-        Input::Stopped { vcpu, .. }
-        | Input::Yield { vcpu }
-        | Input::Block { vcpu, .. }
-        | Input::CriticalLeft { vcpu }
-        | Input::UserReturn { vcpu } => (Some(vcpu), 0..0),
-        Input::TimerDue {
-            timer: Timer::Slice(core),
-        } => (dispatcher.on_core(core), 0..0),
-        // Somebody may become runnable, or go first, anywhere.
-        Input::TimerDue { .. }
-        | Input::Admit { .. }
-        | Input::Interrupt { .. }
-        | Input::HostUnlock { .. }
-        | Input::Retire { .. } => (None, everywhere),
-        _ => (None, 0..0),
-    };
-    let all: Vec<_> = cores
-        .filter_map(|core| dispatcher.on_core(CoreId(u16::try_from(core).ok()?)))
-        .collect();
-    one.into_iter().chain(all)
-}
-
 /// What a panic said.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic
@@ -388,65 +371,4 @@ pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned());
     text.unwrap_or_else(|| "a panic without a message".to_owned())
-}
-
-#[cfg(test)]
-#[cfg(not(loom))]
-mod tests {
-    use super::*;
-    use stealtime_scheduler::dispatcher::Config;
-    use stealtime_scheduler::ids::HostLockId;
-    use stealtime_scheduler::input::RetireReason;
-    use stealtime_scheduler::policy::VcpuParams;
-
-    /// Three vCPUs on two cores: 0 and 1 run, 2 waits.
-    fn running() -> Dispatcher {
-        let config = Config {
-            policy: "rr".parse().unwrap(),
-            cores: 2,
-            host_locks: 1,
-            vcpus: vec![VcpuParams::plain(VmId(0)); 3],
-        };
-        let mut dispatcher = Dispatcher::new(&config).unwrap();
-        for vcpu in (0..3).map(VcpuId) {
-            dispatcher.handle(Nanos::ZERO, Input::Admit { vcpu }, &mut Output::default());
-        }
-        dispatcher
-    }
-
-    #[test]
-    fn before_anybody_may_be_preempted_all_on_cores_are_asked_for_their_locks() {
-        let dispatcher = running();
-        let vcpu = VcpuId(2);
-        let lock = HostLockId(0);
-        let decisive = [
-            Input::TimerDue {
-                timer: Timer::Wake(vcpu),
-            },
-            Input::TimerDue {
-                timer: Timer::Periodic(vcpu),
-            },
-            Input::TimerDue { timer: Timer::Tick },
-            Input::Interrupt {
-                to: vcpu,
-                vector: 0x40,
-                from: None,
-            },
-            Input::HostUnlock { vcpu, lock },
-            Input::Admit { vcpu },
-            Input::Retire {
-                vcpu,
-                why: RetireReason::Finished,
-            },
-        ];
-        for input in decisive {
-            let asked: Vec<_> = concerned(&dispatcher, input).collect();
-            assert_eq!(asked, [VcpuId(0), VcpuId(1)], "{input:?}");
-        }
-        let slice = Input::TimerDue {
-            timer: Timer::Slice(CoreId(1)),
-        };
-        assert!(concerned(&dispatcher, slice).eq([VcpuId(1)]));
-        assert!(concerned(&dispatcher, Input::Yield { vcpu: VcpuId(0) }).eq([VcpuId(0)]));
-    }
 }

@@ -14,6 +14,7 @@ pub mod probe;
 pub mod runstate;
 pub mod seat;
 pub mod thread;
+mod told;
 pub mod vectors;
 
 #[cfg(test)]

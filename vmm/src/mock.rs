@@ -12,7 +12,8 @@ use crate::host::monotonic_ns;
 use crate::kick::KickHandle;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use stealtime_scheduler::ids::{GuestLockId, VmId};
 use stealtime_scheduler::input::GuestLocks;
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::GuestView;
@@ -24,12 +25,21 @@ pub(crate) struct Page {
     pub(crate) interrupts: AtomicU64,
     pub(crate) pending: AtomicBool,
     pub(crate) held: AtomicU64,
+    pub(crate) waits: AtomicBool,
+    /// Who has any guest lock, and who lends it its turn: number and 1.
+    pub(crate) owner: AtomicU32,
+    pub(crate) donor: AtomicU32,
+    pub(crate) running: AtomicBool,
 }
 
 impl Watch for Page {
     fn locks(&self) -> GuestLocks {
         GuestLocks {
             held: u16::try_from(self.held.load(Ordering::Relaxed)).unwrap(),
+            waits_for: self
+                .waits
+                .load(Ordering::Relaxed)
+                .then_some(GuestLockId::new(VmId(0), 0)),
             ..GuestLocks::default()
         }
     }
@@ -45,6 +55,19 @@ impl Watch for Page {
 
     fn set_preempt_pending(&self, pending: bool) {
         self.pending.store(pending, Ordering::Relaxed);
+    }
+
+    fn owner(&self, _lock: u16) -> Option<u32> {
+        self.owner.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn set_running(&self, running: bool) {
+        self.running.store(running, Ordering::Relaxed);
+    }
+
+    fn set_donor(&self, donor: Option<u32>) {
+        let mark = donor.map_or(0, |donor| donor + 1);
+        self.donor.store(mark, Ordering::Relaxed);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::host::thread_cpu_time;
 use crate::kick::Receiver;
 use crate::runstate::{End, Enter, Order, Place};
 use crate::seat::Seat;
-use stealtime_scheduler::ids::{CoreId, HostLockId, VcpuId};
+use stealtime_scheduler::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
 use stealtime_scheduler::input::{BlockOn, ExitReason, Input, KernelPriority, RetireReason};
 use stealtime_scheduler::time::Nanos;
 
@@ -145,11 +145,20 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
             Exit::InterruptWindow => self.exited(ExitReason::InterruptWindow),
             Exit::Fault(message) => {
                 self.exited(ExitReason::Unexpected);
-                self.report();
-                self.engine.fail(self.seat.vm, message);
+                self.fail(message);
             }
         }
         self.report();
+    }
+
+    /// The guest has ended its VM.
+    fn fail(&mut self, message: String) {
+        self.report();
+        self.engine.fail(self.seat.vm, message);
+    }
+
+    fn guest_lock(&self, lock: u16) -> GuestLockId {
+        GuestLockId::new(self.seat.vm, lock)
     }
 
     fn call(&mut self, call: Call) {
@@ -163,7 +172,34 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
                 period,
                 vector,
             }),
-            Call::CriticalLeft => self.say(Input::CriticalLeft { vcpu }),
+            // The core may be lost with each of these.
+            Call::CriticalLeft => {
+                self.leaving();
+                self.say(Input::CriticalLeft { vcpu });
+            }
+            Call::GuestWait(lock) => {
+                self.leaving();
+                let lock = self.guest_lock(lock);
+                self.say(Input::GuestWait { vcpu, lock });
+            }
+            Call::SpunTooLong(lock) => {
+                self.leaving();
+                let lock = self.guest_lock(lock);
+                self.say(Input::SpunTooLong { vcpu, lock });
+            }
+            Call::GuestWake { index, lock } => {
+                let lock = self.guest_lock(lock);
+                match self.engine.sibling(vcpu, index) {
+                    Some(sibling) => self.say(Input::GuestWake {
+                        vcpu: sibling,
+                        by: vcpu,
+                        lock,
+                    }),
+                    None => self.fail(format!(
+                        "woke a vCPU that its VM does not have (number {index})"
+                    )),
+                }
+            }
             Call::Yield => {
                 self.leaving();
                 self.say(Input::Yield { vcpu });

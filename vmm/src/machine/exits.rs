@@ -137,6 +137,12 @@ fn parse_call(port: Port, a: u64, b: u64) -> Option<Call> {
         Port::Hypervisor => Call::Hypervisor(Nanos(a)),
         Port::UserReturn => Call::UserReturn,
         Port::CriticalLeft => Call::CriticalLeft,
+        Port::Wait => Call::GuestWait(lock()?),
+        Port::Wake => Call::GuestWake {
+            index: u32::try_from(a).ok()?,
+            lock: u16::try_from(b).ok()?,
+        },
+        Port::SpunTooLong => Call::SpunTooLong(lock()?),
         Port::Finished => Call::Finished,
         Port::Nothing => Call::Nothing,
         Port::Ready | Port::Refused | Port::Exception => return None,
@@ -202,6 +208,9 @@ mod tests {
         assert_eq!(parse_call(Port::HostAcquire, 70_000, 0), None);
         assert_eq!(parse_call(Port::HostAcquire, 1, 6), None);
         assert_eq!(parse_call(Port::Periodic, 1, 256), None);
+        assert_eq!(parse_call(Port::Wait, 70_000, 0), None);
+        assert_eq!(parse_call(Port::Wake, 0, 70_000), None);
+        assert_eq!(parse_call(Port::Wake, 1 << 32, 0), None);
         let disarm = parse_call(Port::Periodic, 0, 0);
         assert!(matches!(
             disarm,
@@ -223,6 +232,13 @@ mod tests {
             Some(Call::Interrupt {
                 to: VcpuId(70_000),
                 vector: 0xff
+            })
+        );
+        assert_eq!(
+            parse_call(Port::Wake, 70_000, 3),
+            Some(Call::GuestWake {
+                index: 70_000,
+                lock: 3
             })
         );
         for mode in [op::HostMode::Mutex, op::HostMode::Read, op::HostMode::Write] {

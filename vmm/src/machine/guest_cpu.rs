@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use stealtime_guest::call::Command;
 use stealtime_scheduler::ids::VcpuId;
-use stealtime_scheduler::input::GuestLocks;
+use stealtime_scheduler::input::{GuestHints, GuestLocks, MutexMode};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::GuestView;
 
@@ -79,6 +79,15 @@ impl GuestCpu {
             pending: Pending::default(),
             immediate_exit,
         })
+    }
+
+    /// Tells the guest how to take its locks. Before the first entry.
+    pub fn set_hints(&self, hints: GuestHints) {
+        let page = self.page.get();
+        let hand_off = hints.mutex == MutexMode::HandOff;
+        page.hand_off.store(u32::from(hand_off), Ordering::Relaxed);
+        let window = hints.spin_window.map_or(0, Nanos::get);
+        page.spin_window_ns.store(window, Ordering::Relaxed);
     }
 
     /// Its number over all VMs.

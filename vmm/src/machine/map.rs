@@ -1,7 +1,7 @@
 //! Where a VM's things lie in its memory, and who may touch them.
 //!
 //! `stealtime_guest::layout` fixes the first part. Behind the vCPUs' blocks come the guest locks, the
-//! programs, and the page tables, each on pages of its own, so that a VM needs no more memory than
+//! vCPUs' nodes, the programs, and the page tables, each on pages of its own, so that a VM needs no more memory than
 //! its plan. Pure arithmetic; [`super::memory`] carries it out.
 
 use super::MachineError;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use stealtime_guest::layout::{
     BLOCK, DATA, GUARD, IDT, IMAGE_END, PAGE, SHARED, STACK, TEXT, block,
 };
-use stealtime_guest::lock::Lock;
+use stealtime_guest::lock::{Lock, Node};
 use stealtime_guest::op::Op;
 
 /// Who may do what with a page.
@@ -53,6 +53,8 @@ pub(super) struct Map {
     vcpus: u32,
     /// The guest locks.
     pub(super) locks: Range<u64>,
+    /// The vCPUs' nodes.
+    pub(super) nodes: Range<u64>,
     /// Each vCPU's program.
     pub(super) programs: Vec<Range<u64>>,
     /// The page tables: the root first, then its two levels, then the last level in order.
@@ -71,6 +73,7 @@ impl Map {
             begin..begin.saturating_add(bytes)
         };
         let locks = place(locks, size_of::<Lock>());
+        let nodes = place(programs.len(), size_of::<Node>());
         let programs: Vec<_> = programs
             .iter()
             .map(|ops| place(*ops, size_of::<Op>()))
@@ -87,6 +90,7 @@ impl Map {
         Ok(Self {
             vcpus,
             locks,
+            nodes,
             programs,
             tables: end..size,
         })
@@ -112,6 +116,7 @@ impl Map {
         }
         let whole = |range: &Range<u64>| range.start..range.start + pages(range.end - range.start);
         all.push((whole(&self.locks), Access::Write));
+        all.push((whole(&self.nodes), Access::Write));
         let programs = self.programs.iter();
         all.extend(programs.map(|program| (whole(program), Access::Read)));
         all

@@ -1,16 +1,17 @@
 //! A VM's memory as the host sees it: writes what the guest needs, lends what is shared.
 //!
 //! The guest writes to this memory while the host reads it. So the host makes references only to
-//! types that consist of atomics ([`Page`], [`Lock`]); everything else is written before the guest
+//! types that consist of atomics ([`Page`], [`lock::Lock`], [`lock::Node`]); everything else is written before the guest
 //! starts, through vm-memory, and never looked at again.
 #![expect(unsafe_code, reason = "references into the memory of a guest")]
 
 use super::map::Map;
 use super::{MachineError, descriptors, image};
 use std::mem::align_of;
+use std::slice;
 use std::sync::atomic::Ordering;
 use stealtime_guest::layout::{GDT, IDT, TSS, block, shared_page};
-use stealtime_guest::lock::{Kind, Lock};
+use stealtime_guest::lock;
 use stealtime_guest::op::Op;
 use stealtime_guest::page::{Page, VERSION};
 use stealtime_workloads::run::LockKind;
@@ -83,14 +84,10 @@ impl Memory {
     }
 
     fn write_locks(&self, kinds: &[LockKind]) {
-        for (number, kind) in (0..).zip(kinds) {
-            let kind = match kind {
-                LockKind::TestAndSet => Kind::TestAndSet,
-                LockKind::Ticket => Kind::Ticket,
-            };
-            if let Some(lock) = self.lock(number) {
-                lock.kind.store(kind as u32, Ordering::Relaxed);
-            }
+        for (lock, kind) in self.locks().locks.iter().zip(kinds) {
+            let (kind, size) = kind.in_memory();
+            lock.kind.store(kind as u32, Ordering::Relaxed);
+            lock.size.store(size, Ordering::Relaxed);
         }
     }
 
@@ -106,6 +103,8 @@ impl Memory {
             .store(program.ops.len() as u64, Ordering::Relaxed);
         page.locks.store(self.map.locks.start, Ordering::Relaxed);
         page.lock_count.store(self.locks, Ordering::Relaxed);
+        page.nodes.store(self.map.nodes.start, Ordering::Relaxed);
+        page.vcpus.store(self.vcpus, Ordering::Relaxed);
         page.seed.store(program.seed, Ordering::Relaxed);
         page.stream.store(program.stream, Ordering::Relaxed);
         Ok(())
@@ -145,19 +144,32 @@ impl Memory {
         unsafe { &*address.cast::<Page>().cast_const() }
     }
 
-    /// A guest lock, if the VM has it.
-    pub(super) fn lock(&self, number: u16) -> Option<&Lock> {
-        if u32::from(number) >= self.locks {
-            return None;
+    /// The guest locks and the vCPUs' nodes.
+    pub(super) fn locks(&self) -> lock::Memory<'_> {
+        lock::Memory {
+            locks: self.atomics(self.map.locks.start, self.locks),
+            nodes: self.atomics(self.map.nodes.start, self.vcpus),
         }
-        let offset = u64::from(number) * size_of::<Lock>() as u64;
-        let address = self.host(self.map.locks.start + offset).ok()?;
-        assert!(address.addr().is_multiple_of(align_of::<Lock>()));
-        // SAFETY: as for `page`: inside the mapping (the map has room for all locks), aligned, and
-        // all atomics.
-        Some(unsafe { &*address.cast::<Lock>().cast_const() })
+    }
+
+    /// So many of a type that consists of atomics, at an address of the map that has room for them.
+    fn atomics<T: Atomics>(&self, address: u64, count: u32) -> &[T] {
+        let first = self.host(address).expect("the map has room for them");
+        assert!(first.addr().is_multiple_of(align_of::<T>()));
+        // SAFETY: as for `page`: inside the mapping (the map has room for so many), aligned, and all
+        // atomics (contract of `Atomics`).
+        unsafe { slice::from_raw_parts(first.cast::<T>().cast_const(), count as usize) }
     }
 }
+
+/// # Safety
+/// All bytes of the type that are not padding are atomics.
+unsafe trait Atomics {}
+
+// SAFETY: see the type.
+unsafe impl Atomics for lock::Lock {}
+// SAFETY: see the type.
+unsafe impl Atomics for lock::Node {}
 
 /// An op as it lies in guest memory: its fields in order, none padded (the ABI asserts the size).
 fn op_bytes(op: &Op) -> [u8; size_of::<Op>()] {

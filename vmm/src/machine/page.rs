@@ -4,7 +4,7 @@ use super::memory::Memory;
 use crate::cpu::Watch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use stealtime_guest::lock::State;
+use stealtime_guest::lock::Node;
 use stealtime_guest::page::Page;
 use stealtime_scheduler::ids::{GuestLockId, VmId};
 use stealtime_scheduler::input::GuestLocks;
@@ -29,25 +29,20 @@ impl SharedPage {
     pub(super) fn get(&self) -> &Page {
         self.memory.page(self.index)
     }
+
+    fn node(&self) -> &Node {
+        &self.memory.locks().nodes[self.index as usize]
+    }
 }
 
 impl Watch for SharedPage {
-    /// A waiter to whom a ticket lock was handed, though it does not know yet, counts as its holder.
     fn locks(&self) -> GuestLocks {
-        let page = self.get();
-        // SeqCst with the guest's own: see `Locks::leave_critical` of the kernel.
-        let state = State::decode(page.lock_state.load(Ordering::SeqCst));
-        let handed = state.waits_for.is_some_and(|number| {
-            let ticket = page.ticket.load(Ordering::Relaxed);
-            let lock = self.memory.lock(number);
-            lock.is_some_and(|lock| lock.is_turn(ticket))
-        });
+        let seen = self.memory.locks().seen(self.index);
         GuestLocks {
-            held: state.held.saturating_add(u16::from(handed)),
-            critical: state.critical,
-            waits_for: state
+            held: seen.held,
+            critical: seen.critical,
+            waits_for: seen
                 .waits_for
-                .filter(|_| !handed)
                 .map(|number| GuestLockId::new(self.vm, number)),
         }
     }
@@ -82,6 +77,21 @@ impl Watch for SharedPage {
 
     fn set_preempt_pending(&self, pending: bool) {
         let word = &self.get().preempt_pending;
+        // SeqCst with the guest's own: see `Context::publish` of the locks.
         word.store(u32::from(pending), Ordering::SeqCst);
+    }
+
+    fn owner(&self, lock: u16) -> Option<u32> {
+        self.memory.locks().owner(lock)
+    }
+
+    fn set_running(&self, running: bool) {
+        let word = &self.node().running;
+        word.store(u32::from(running), Ordering::Release);
+    }
+
+    fn set_donor(&self, donor: Option<u32>) {
+        let mark = donor.map_or(0, |donor| donor + 1);
+        self.node().donor.store(mark, Ordering::Release);
     }
 }
