@@ -2,9 +2,10 @@
 
 use crate::ledger::{check, events};
 use crate::plans::{Done, Setup, forever, run, simulate, sleep};
+use std::collections::BTreeMap;
 use stealtime_guest::op::{Length, Step};
-use stealtime_scheduler::event::EventKind;
-use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::event::{EventKind, Owns, Waits, WakeSource};
+use stealtime_scheduler::ids::{GuestLockId, VcpuId};
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::cost::CostModel;
 use stealtime_workloads::run::{LockKind, Plan};
@@ -182,4 +183,177 @@ fn time_in_critical_sections_is_told_when_something_is_decided() {
         })
         .collect();
     assert_eq!(depths, [1, 0]);
+}
+
+fn slept_for_locks(done: &Done) -> usize {
+    let slept = |event: &EventKind| matches!(event, EventKind::Blocked(Waits::GuestLock(_)));
+    events(done).filter(|event| slept(&event.kind)).count()
+}
+
+#[test]
+fn who_comes_for_a_mutex_whose_holder_is_off_its_core_sleeps_and_lets_the_holder_go_on() {
+    for kind in [LockKind::Mutex, LockKind::MutexHandoff] {
+        let done = simulate(&preempted_holder(kind), &CostModel::free());
+        check(&done, END);
+        let guests = &done.outcome.guests;
+        assert_eq!(slept_for_locks(&done), 2, "{kind:?}");
+        assert!(guests.iter().all(|g| g.lock_spin_ns == 0), "{kind:?}");
+        assert!(guests.iter().all(|g| g.lock_acquisitions == 1), "{kind:?}");
+        let woken = events(&done).filter_map(|event| match event.kind {
+            EventKind::Woken(WakeSource::GuestLock(by)) => Some((event.vcpu.0, by.0)),
+            _ => None,
+        });
+        // First come, first woken, each by the one before.
+        assert_eq!(Vec::from_iter(woken), [(1, 0), (2, 1)], "{kind:?}");
+    }
+}
+
+/// Three vCPUs with a core each that contend for a lock.
+fn contenders(kind: LockKind) -> Done {
+    let contender = forever(&[Step::Lock(0), run(10_000), Step::Unlock(0), run(1_000)]);
+    let plan = Setup::new("rr").cores(3).vm(&[kind]);
+    let plan = plan.vcpu(&contender).vcpu(&contender).vcpu(&contender);
+    let done = simulate(&plan.build(), &CostModel::bare_hardware());
+    check(&done, END);
+    done
+}
+
+fn taken(done: &Done) -> u64 {
+    let guests = done.outcome.guests.iter();
+    guests.map(|guest| guest.lock_acquisitions).sum()
+}
+
+#[test]
+fn a_mutex_is_spun_for_while_its_owner_runs_and_a_hand_off_sleeps_each_time_and_is_slower() {
+    let (spinning, handed) = (
+        contenders(LockKind::Mutex),
+        contenders(LockKind::MutexHandoff),
+    );
+    assert_eq!(slept_for_locks(&spinning), 0);
+    let slept = u64::try_from(slept_for_locks(&handed)).expect("few");
+    assert!(slept + 10 > taken(&handed), "{slept} of {}", taken(&handed));
+    // Each time the next one has to be woken: an exit, a switch to an idle core, an entry.
+    assert!(taken(&handed) * 3 < taken(&spinning) * 2);
+    assert!(taken(&handed) * 6 > taken(&spinning));
+}
+
+#[test]
+fn an_mcs_lock_serves_all_alike_while_a_mutex_lets_the_last_holder_come_first_at_times() {
+    let each = |kind| {
+        let done = contenders(kind);
+        let guests = done.outcome.guests.iter();
+        let each: Vec<_> = guests.map(|guest| guest.lock_acquisitions).collect();
+        each.iter().max().expect("three") - each.iter().min().expect("three")
+    };
+    assert!(each(LockKind::Mcs) <= 1);
+    assert!(each(LockKind::MutexHandoff) <= 1);
+}
+
+#[test]
+fn a_waiter_in_an_mcs_queue_that_loses_its_core_stops_those_behind_it() {
+    let done = simulate(&preempted_holder(LockKind::Mcs), &CostModel::free());
+    check(&done, END);
+    assert_eq!(
+        holders(&done),
+        [0, 1, 2],
+        "vCPU 2 runs first, but 1 came first"
+    );
+}
+
+#[test]
+fn all_messages_arrive_and_who_finds_none_or_no_room_sleeps() {
+    // One that sends faster than it is listened to, and one that listens faster than it is sent to.
+    for (sends_every, receives_every) in [(1_000, 20_000), (20_000, 1_000)] {
+        let sender = [
+            Step::Repeat(1_000),
+            run(sends_every),
+            Step::Send(0),
+            Step::EndRepeat,
+        ];
+        let receiver = [
+            Step::Repeat(1_000),
+            Step::Receive(0),
+            run(receives_every),
+            Step::EndRepeat,
+        ];
+        let plan = Setup::new("rr")
+            .cores(2)
+            .vm(&[LockKind::Channel(4), LockKind::Mutex])
+            .vcpu(&sender)
+            .vcpu(&receiver)
+            .build();
+        let done = simulate(&plan, &CostModel::bare_hardware());
+        check(&done, END);
+        let finished = |event: &EventKind| {
+            *event == EventKind::Retired(stealtime_scheduler::input::RetireReason::Finished)
+        };
+        assert_eq!(
+            events(&done).filter(|event| finished(&event.kind)).count(),
+            2
+        );
+        let sleeper = |vcpu| {
+            let slept = events(&done).filter(|event| {
+                event.vcpu == VcpuId(vcpu)
+                    && event.kind == EventKind::Blocked(Waits::GuestLock(GuestLockId(0)))
+            });
+            slept.count()
+        };
+        let (slow, fast) = if sends_every > receives_every {
+            (0, 1)
+        } else {
+            (1, 0)
+        };
+        assert!(sleeper(fast) > 900, "{}", sleeper(fast));
+        // The receiver may come before the first message.
+        assert!(sleeper(slow) <= 1, "{}", sleeper(slow));
+    }
+}
+
+#[test]
+fn the_owner_of_a_lock_is_told_when_somebody_is_known_to_wait_for_it_and_holds_it_then() {
+    let contender = forever(&[
+        Step::Lock(0),
+        run(300_000),
+        Step::Lock(1),
+        run(50_000),
+        Step::Unlock(1),
+        Step::Unlock(0),
+        run(200_000),
+    ]);
+    for kind in [LockKind::Ticket, LockKind::Mutex, LockKind::MutexHandoff] {
+        let mut plan = Setup::new("rr:quantum=1ms")
+            .cores(2)
+            .vm(&[kind, LockKind::Mcs]);
+        for _ in 0..5 {
+            plan = plan.vcpu(&contender);
+        }
+        let done = simulate(&plan.build(), &CostModel::bare_hardware());
+        check(&done, END);
+        let mut waits = BTreeMap::new();
+        let mut held = BTreeMap::new();
+        let mut told = 0;
+        for event in events(&done) {
+            match event.kind {
+                EventKind::Locks {
+                    held: now,
+                    waits_for,
+                    ..
+                } => {
+                    waits.insert(event.vcpu, waits_for);
+                    held.insert(event.vcpu, now);
+                }
+                EventKind::GuestOwner {
+                    lock,
+                    owns: Owns::Yes,
+                } => {
+                    told += 1;
+                    assert!(waits.values().any(|waits_for| *waits_for == Some(lock)));
+                    assert!(held[&event.vcpu] > 0, "{kind:?}: an owner holds a lock");
+                    assert_ne!(waits[&event.vcpu], Some(lock), "{kind:?}");
+                }
+                _ => {}
+            }
+        }
+        assert!(told > 100, "{kind:?}: {told}");
+    }
 }

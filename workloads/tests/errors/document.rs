@@ -99,9 +99,9 @@ fn a_value_out_of_range_is_told_with_the_range() {
         ("\"a test\"", "\"\"", 2, "one line"),
         (
             "\"ticket\"",
-            "\"mutex\"",
+            "\"spin\"",
             8,
-            "\"ticket\" or \"test-and-set\"",
+            "\"ticket\", \"test-and-set\", \"mcs\"",
         ),
         ("{ l", "{ \"l l\"", 8, "a name of letters"),
     ] {
