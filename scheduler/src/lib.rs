@@ -11,6 +11,7 @@ pub mod effect;
 pub mod event;
 pub mod ids;
 pub mod input;
+pub mod layers;
 pub mod policies;
 pub mod policy;
 #[cfg(test)]

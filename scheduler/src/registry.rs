@@ -1,5 +1,6 @@
 //! All policies by name. A new policy is one file and one line here.
 
+use crate::layers::Layers;
 use crate::policies;
 use crate::policy::Policy;
 use crate::spec::{Inconsistent, OptionInfo, Options, PolicySpec, SpecError};
@@ -86,11 +87,6 @@ pub fn check(spec: &PolicySpec) -> Result<(&'static PolicyInfo, Options), SpecEr
         value: options.word(wrong.option).to_owned(),
         expected: wrong.expected,
     })?;
-    if let Some(layer) = spec.layers.first() {
-        return Err(SpecError::UnknownLayer {
-            name: layer.name.clone(),
-            known: "none yet".into(),
-        });
-    }
+    Layers::of(spec, info)?;
     Ok((info, options))
 }

@@ -100,6 +100,24 @@ pub enum SpecError {
         /// All names.
         known: String,
     },
+    /// Two layers answer the same question.
+    #[error("layers `{other}` and `{layer}` both say {question}: choose one")]
+    SameQuestion {
+        /// The second.
+        layer: String,
+        /// The first.
+        other: String,
+        /// The question.
+        question: &'static str,
+    },
+    /// A layer on a policy that it cannot reach.
+    #[error("layer `{layer}` cannot work with `{policy}`, which leaves scheduling to the host")]
+    LayerOnHost {
+        /// The layer.
+        layer: String,
+        /// The policy.
+        policy: String,
+    },
     /// The policy has no such option.
     #[error("policy `{policy}` has no option `{option}`; it has {known}")]
     UnknownOption {

@@ -22,6 +22,11 @@ impl Dispatcher {
                     self.emit(out, vcpu, EventKind::GuestOwner { lock, owns });
                 }
             }
+            // Who waits behind the last owner may be waiting for another one now.
+            if let Some(before) = before {
+                self.rouse(before, out);
+            }
+            self.line_up(lock, out);
         }
     }
 
@@ -31,6 +36,7 @@ impl Dispatcher {
             return;
         }
         self.block_on(vcpu, Waits::GuestLock(lock), out);
+        self.look_for_deadlock(vcpu, out);
     }
 
     pub(super) fn guest_wake(
@@ -40,14 +46,15 @@ impl Dispatcher {
         _lock: GuestLockId,
         out: &mut Output,
     ) {
-        match self.vcpus.get(vcpu.index()).map(|entry| entry.state) {
-            Some(State::Blocked(Waits::GuestLock(_))) => {
+        let Some(entry) = self.vcpus.get(vcpu.index()) else {
+            return;
+        };
+        match entry.state {
+            State::Unborn | State::Retired => {}
+            _ if matches!(entry.waits(), Some(Waits::GuestLock(_))) => {
                 self.wake(vcpu, WakeSource::GuestLock(by), out);
             }
-            Some(State::Ready | State::Granted(..) | State::Running(_) | State::Blocked(_)) => {
-                self.vcpu(vcpu).woken_early = true;
-            }
-            Some(State::Unborn | State::Retired) | None => {}
+            _ => self.vcpu(vcpu).woken_early = true,
         }
     }
 }

@@ -122,6 +122,12 @@ impl HostLocks {
         }
     }
 
+    /// Who holds the lock: the first, if several read.
+    pub(super) fn holder(&self, lock: HostLockId) -> Option<VcpuId> {
+        let lock = self.locks.get(lock.index())?;
+        lock.holders.first().map(|claim| claim.vcpu)
+    }
+
     /// Releases a lock; none if `vcpu` does not hold it.
     pub(super) fn release(
         &mut self,

@@ -17,11 +17,11 @@ impl Dispatcher {
             Input::Retire { vcpu, why } => self.retire(vcpu, why, out),
             Input::Entered { core, vcpu } => self.entered(core, vcpu, out),
             Input::Exited { vcpu, why } => {
-                self.policy.mode(self.now, vcpu, Mode::Hypervisor);
+                self.mode(vcpu, Mode::Hypervisor);
                 self.emit(out, vcpu, EventKind::Exited(why));
             }
             Input::Resumed { vcpu } => {
-                self.policy.mode(self.now, vcpu, Mode::Guest);
+                self.mode(vcpu, Mode::Guest);
                 self.emit(out, vcpu, EventKind::Resumed);
                 self.settle(vcpu, Until::GuestEntry, out);
             }
@@ -72,6 +72,7 @@ impl Dispatcher {
             }
             Input::HostUnlock { vcpu, lock } => self.host_unlock(vcpu, lock, out),
             Input::Locks { vcpu, locks } => {
+                self.vcpu(vcpu).guest = locks;
                 self.policy.locks(self.now, vcpu, locks);
                 let (held, critical, waits_for) = (locks.held, locks.critical, locks.waits_for);
                 self.emit(
@@ -87,9 +88,7 @@ impl Dispatcher {
             Input::GuestOwner { lock, owner } => self.guest_owner(lock, owner, out),
             Input::GuestWait { vcpu, lock } => self.guest_wait(vcpu, lock, out),
             Input::GuestWake { vcpu, by, lock } => self.guest_wake(vcpu, by, lock, out),
-            Input::SpunTooLong { vcpu, lock } => {
-                self.emit(out, vcpu, EventKind::SpunTooLong(lock));
-            }
+            Input::SpunTooLong { vcpu, lock } => self.spun_too_long(vcpu, lock, out),
             Input::HostDelay { vcpu, delay } => {
                 self.emit(out, vcpu, EventKind::HostDelay(delay));
             }
@@ -127,23 +126,40 @@ impl Dispatcher {
                 self.leave(core, vcpu, Leave::Retire, out);
             }
             State::Ready => {
-                self.ready -= 1;
+                self.vcpu(vcpu).queued = false;
                 self.policy.remove(self.now, vcpu);
             }
-            State::Blocked(_) => self.policy.retire_waiting(self.now, vcpu),
+            State::Lent(core) => self.retire_donor(core, vcpu, out),
+            State::Blocked(_) | State::Aside => self.policy.retire_waiting(self.now, vcpu),
             State::Unborn | State::Retired => {}
         }
-        self.vcpu(vcpu).state = State::Retired;
+        self.put(vcpu, State::Retired);
+        self.unfollow(vcpu);
+        self.guest_owners.retain(|_, owner| *owner != vcpu);
+        self.rouse(vcpu, out);
         self.forget_locks(vcpu, out);
+    }
+
+    /// The policy is told what runs on a core, unless it does not know that this one is on it.
+    fn mode(&mut self, vcpu: VcpuId, mode: Mode) {
+        let lent = self
+            .running_on(vcpu)
+            .is_some_and(|core| self.cores[core.index()].donor.is_some());
+        if !lent {
+            self.policy.mode(self.now, vcpu, mode);
+        }
     }
 
     fn user_return(&mut self, vcpu: VcpuId, out: &mut Output) {
         self.emit(out, vcpu, EventKind::UserReturn);
         if let Some(core) = self.running_on(vcpu) {
-            self.charge(vcpu);
-            let preempt = self.policy.user_return(self.now, core, vcpu);
-            self.note_standing(vcpu, out);
-            self.kick_if(preempt, core, PreemptReason::PriorityDrop, out);
+            self.charge(core);
+            // To the policy a vCPU that uses another's turn is not on the core.
+            if self.cores[core.index()].donor.is_none() {
+                let preempt = self.policy.user_return(self.now, core, vcpu);
+                self.note_standing(vcpu, out);
+                self.kick_if(preempt, core, PreemptReason::PriorityDrop, out);
+            }
             self.settle(vcpu, Until::UserReturn, out);
         }
     }
@@ -156,7 +172,7 @@ impl Dispatcher {
         if let Some((until, why)) = self.cores[core.index()].owed
             && until == moment
         {
-            self.kick(core, why, out);
+            self.kick_now(core, why, out);
         }
     }
 
@@ -166,6 +182,9 @@ impl Dispatcher {
         let entry = self.cores.get(core.index()).copied();
         let on_it = entry.filter(|entry| entry.vcpu == Some(vcpu));
         if let Some(why) = on_it.and_then(|entry| entry.kicked) {
+            if self.puts_back(core, why, out) {
+                return;
+            }
             self.emit(out, vcpu, EventKind::Preempted(core, why));
             self.leave(
                 core,
@@ -266,7 +285,7 @@ impl Dispatcher {
         };
         match timer {
             Timer::Slice(core) => self.slice_ended(core, out),
-            Timer::Grace(_) => {}
+            Timer::Grace(core) => self.grace_over(core, out),
             Timer::Wake(vcpu) => self.wake(vcpu, WakeSource::Timer, out),
             Timer::Periodic(vcpu) => self.periodic_due(vcpu, at, out),
             Timer::Tick => self.tick(out),
@@ -314,9 +333,10 @@ impl Dispatcher {
                 continue;
             };
             if self.running_on(vcpu).is_some() {
-                self.charge(vcpu);
-                let preempt = self.policy.tick(self.now, core, vcpu);
-                self.note_standing(vcpu, out);
+                self.charge(core);
+                let account = self.account(core).unwrap_or(vcpu);
+                let preempt = self.policy.tick(self.now, core, account);
+                self.note_standing(account, out);
                 self.kick_if(preempt, core, PreemptReason::Tick, out);
             }
         }

@@ -59,6 +59,8 @@ impl Dispatcher {
             self.vcpu(claim.vcpu).retry = Some((lock, claim));
             self.wake(claim.vcpu, WakeSource::HostLock(vcpu), out);
         }
+        // Who waits behind the last owner waits for another one now.
+        self.rouse(vcpu, out);
     }
 
     fn hand_over(&mut self, lock: HostLockId, claim: Claim, from: VcpuId, out: &mut Output) {
@@ -109,10 +111,8 @@ impl Dispatcher {
             Acquire::Misused => true,
             Acquire::Held(owner) => {
                 let on = Waits::HostLock(lock, owner);
-                self.ready -= 1;
-                self.vcpu(vcpu).state = State::Blocked(on);
                 self.emit(out, vcpu, EventKind::Blocked(on));
-                self.policy.block(self.now, core, vcpu, on);
+                self.waits_again(core, vcpu, on, out);
                 let inherited = self.will(vcpu, on);
                 self.note_standing(vcpu, out);
                 self.inherited(inherited, PreemptReason::Wakeup, out);

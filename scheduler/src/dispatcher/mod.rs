@@ -13,12 +13,22 @@
 //!
 //! # Order
 //! Inputs are handled in the order given. Among idle cores the lowest number is filled first.
+//!
+//! # Two contexts
+//! With a layer that follows chains of locks ([`crate::layers`]) the vCPU that executes on a core is
+//! not always the one whose turn it is. The *scheduling context* is what the policy knows: whom it
+//! picked, whose slice runs, who is charged. The *execution context* is who runs. They differ while a
+//! *donor*, which waits for a lock, lends its turn to the owner.
 
+mod chain;
 mod check;
+mod deadlock;
+mod grace;
 mod guest_locks;
 mod host_locks;
 mod inputs;
 mod lock_inputs;
+mod spin;
 mod switch;
 #[cfg(test)]
 mod tests;
@@ -27,8 +37,9 @@ pub use check::{Violation, ViolationReport};
 
 use crate::effect::Effect;
 use crate::event::{Event, EventKind, PreemptReason, Standing, Until, Waits};
-use crate::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
-use crate::input::{GuestHints, Input, Timer};
+use crate::ids::{CoreId, GuestLockId, HostLockId, VcpuId, VmId};
+use crate::input::{GuestHints, GuestLocks, Input, Timer};
+use crate::layers::Layers;
 use crate::policy::{Clocks, Policy, Refused, Slice, VcpuParams, WorkConserving};
 use crate::registry::{self, PolicyInfo, ScheduledBy};
 use crate::spec::{PolicySpec, SpecError};
@@ -98,6 +109,10 @@ enum State {
     Granted(CoreId, Slice),
     /// On a core.
     Running(CoreId),
+    /// Its turn on the core is used by the owner of the lock that it waits for.
+    Lent(CoreId),
+    /// Runnable, but set aside: it spins for a lock whose owner is on a core.
+    Aside,
     /// Off core, waiting.
     Blocked(Waits),
     /// Gone.
@@ -106,15 +121,27 @@ enum State {
 
 #[derive(Debug)]
 struct Vcpu {
+    vm: VmId,
     state: State,
+    /// Whether it is in a queue of the policy: while it is ready, and maybe while it uses the turn of
+    /// another.
+    queued: bool,
+    /// What it waits for, asleep, though as a donor it may be ready or have lent its turn.
+    sleeps: Option<Waits>,
+    /// The guest's last word on its locks.
+    guest: GuestLocks,
+    /// It is set aside until this one leaves its core, wakes, or gives up a lock.
+    behind: Option<VcpuId>,
+    /// Those that are set aside until this one does so.
+    followers: Vec<VcpuId>,
     last_core: Option<CoreId>,
     /// Since when it is ready, to choose fairly if the policy's own choice is unusable.
     ready_since: Nanos,
-    /// It runs since then, of which it was charged up to `charged_to`.
-    entered: Nanos,
-    charged_to: Nanos,
     ran: Nanos,
+    /// Charged to its account, whoever ran.
     charged: Nanos,
+    /// What it ran beyond its turns by grace, and has not repaid.
+    borrowed: Nanos,
     pending_interrupts: u32,
     periodic: Option<(Nanos, u8)>,
     standing: Standing,
@@ -122,15 +149,26 @@ struct Vcpu {
     retry: Option<(HostLockId, Claim)>,
     /// A wake-up by its own guest that came before it slept.
     woken_early: bool,
+    /// It is in a circle of waits that was told of.
+    deadlocked: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Core {
+    /// Who executes.
     vcpu: Option<VcpuId>,
+    /// Whose turn it is, if that is another one.
+    donor: Option<VcpuId>,
+    /// The stay began then, of which so much was charged, up to `charged_to`.
+    entered: Nanos,
+    charged_to: Nanos,
+    charged: Nanos,
     kicked: Option<PreemptReason>,
     /// A preemption that is remembered, and when it is to be looked at.
     owed: Option<(Until, PreemptReason)>,
     slice_armed: Option<Nanos>,
+    /// A preemption is put off since then.
+    grace: Option<Nanos>,
     grace_armed: Option<Nanos>,
 }
 
@@ -140,13 +178,20 @@ pub struct Dispatcher {
     policy: Box<dyn Policy>,
     info: &'static PolicyInfo,
     clocks: Clocks,
+    layers: Layers,
     now: Nanos,
     cores: Vec<Core>,
     busy: usize,
     vcpus: Vec<Vcpu>,
+    /// The vCPUs of each VM.
+    vms: Vec<Vec<VcpuId>>,
     ready: usize,
+    /// How many are set aside though they could run.
+    aside: usize,
     locks: HostLocks,
     guest_owners: BTreeMap<GuestLockId, VcpuId>,
+    /// A circle of waits that may be a trick of reading words one after the other, and since when.
+    suspects: Option<(Nanos, Vec<VcpuId>)>,
     wake_armed: Vec<Option<Nanos>>,
     periodic_armed: Vec<Option<Nanos>>,
     tick_armed: Option<Nanos>,
@@ -194,25 +239,34 @@ impl Dispatcher {
                 .map_err(|refused| ConfigError::Param { vcpu, refused })?;
         }
         let clocks = policy.clocks();
-        let vcpus = config.vcpus.iter().map(|_| Vcpu::unborn()).collect();
-        let core = Core {
-            vcpu: None,
-            kicked: None,
-            owed: None,
-            slice_armed: None,
-            grace_armed: None,
-        };
+        let vcpus = config
+            .vcpus
+            .iter()
+            .map(|params| Vcpu::unborn(params.vm))
+            .collect();
+        let layers = Layers::of(&config.policy, info)?;
+        let mut vms: Vec<Vec<VcpuId>> = Vec::new();
+        for (vcpu, params) in (0..).map(VcpuId).zip(&config.vcpus) {
+            if vms.len() <= params.vm.index() {
+                vms.resize(params.vm.index() + 1, Vec::new());
+            }
+            vms[params.vm.index()].push(vcpu);
+        }
         Ok(Self {
             policy,
             info,
             clocks,
+            layers,
             now: Nanos::ZERO,
-            cores: vec![core; usize::from(cores)],
+            cores: vec![Core::default(); usize::from(cores)],
             busy: 0,
             vcpus,
+            vms,
             ready: 0,
+            aside: 0,
             locks: HostLocks::new(config.host_locks),
             guest_owners: BTreeMap::new(),
+            suspects: None,
             wake_armed: vec![None; config.vcpus.len()],
             periodic_armed: vec![None; config.vcpus.len()],
             tick_armed: None,
@@ -231,6 +285,7 @@ impl Dispatcher {
         self.now = self.now.max(now);
         self.dispatch(input, out);
         self.fill_idle_cores(out);
+        self.fill_with_those_aside(out);
         self.arm_clocks(out);
     }
 
@@ -243,7 +298,14 @@ impl Dispatcher {
     /// How guests are to take their locks.
     #[must_use]
     pub fn guest_hints(&self) -> GuestHints {
-        GuestHints::default()
+        self.layers.hints()
+    }
+
+    /// Whether a layer looks at guest locks: then every vCPU that waits matters, not only those on
+    /// cores.
+    #[must_use]
+    pub const fn lock_aware(&self) -> bool {
+        self.layers.any()
     }
 
     /// Whether a layer looks at guest locks: then every vCPU that waits matters, not only those on
@@ -339,20 +401,26 @@ impl Dispatcher {
 }
 
 impl Vcpu {
-    fn unborn() -> Self {
+    fn unborn(vm: VmId) -> Self {
         Self {
+            vm,
             state: State::Unborn,
+            queued: false,
+            sleeps: None,
+            guest: GuestLocks::default(),
+            behind: None,
+            followers: Vec::new(),
             last_core: None,
             ready_since: Nanos::ZERO,
-            entered: Nanos::ZERO,
-            charged_to: Nanos::ZERO,
             ran: Nanos::ZERO,
             charged: Nanos::ZERO,
+            borrowed: Nanos::ZERO,
             pending_interrupts: 0,
             periodic: None,
             standing: Standing::default(),
             retry: None,
             woken_early: false,
+            deadlocked: false,
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Giving cores and taking them back.
 
-use super::{Dispatcher, Output, State, Violation};
+use super::chain::End;
+use super::{Core, Dispatcher, Output, State, Violation};
 use crate::effect::Effect;
-use crate::event::{EventKind, PreemptReason, Until, Waits, WakeSource};
+use crate::event::{Charged, EventKind, PreemptReason, Until, Waits, WakeSource};
 use crate::ids::{CoreId, VcpuId};
 use crate::input::Timer;
 use crate::policy::{Enqueue, Inherited, Pick, Placed, Preempt, Slice, SliceEnd, WorkConserving};
@@ -20,30 +21,82 @@ pub(super) enum Leave {
     Block(Waits),
     /// It is gone for good.
     Retire,
+    /// It waits for a lock, and what is left of its turn goes to the owner.
+    Lend(VcpuId, PreemptReason),
+    /// It stays runnable, and its core goes to a sibling.
+    YieldTo(VcpuId),
+}
+
+/// Who runs on a core, for how long, and whose turn it is.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) vcpu: VcpuId,
+    pub(super) slice: Slice,
+    /// The vCPU that lends it, and who is charged.
+    pub(super) lent_by: Option<(VcpuId, Charged)>,
+}
+
+/// What a vCPU leaves behind on its core.
+#[derive(Default)]
+struct Left {
+    /// Who has the core by rights, without the policy being asked.
+    next: Option<Turn>,
+    /// Who was put on a queue, and where.
+    placed: Vec<(VcpuId, CoreId)>,
+    inherited: Inherited,
+}
+
+impl Turn {
+    /// A vCPU's own turn.
+    pub(super) const fn own(vcpu: VcpuId, slice: Slice) -> Self {
+        Self {
+            vcpu,
+            slice,
+            lent_by: None,
+        }
+    }
 }
 
 impl Dispatcher {
-    /// Charges the vCPU on a core up to now.
-    pub(super) fn charge(&mut self, vcpu: VcpuId) {
+    /// Whose turn it is on the core: the scheduling context.
+    pub(super) fn account(&self, core: CoreId) -> Option<VcpuId> {
+        let entry = self.cores.get(core.index())?;
+        entry.donor.or(entry.vcpu)
+    }
+
+    /// Changes a vCPU's state.
+    pub(super) fn put(&mut self, vcpu: VcpuId, state: State) {
+        let before = std::mem::replace(&mut self.vcpu(vcpu).state, state);
+        self.ready -= usize::from(before == State::Ready);
+        self.ready += usize::from(state == State::Ready);
+        self.aside -= usize::from(before == State::Aside);
+        self.aside += usize::from(state == State::Aside);
+    }
+
+    /// Charges the account of a core up to now.
+    pub(super) fn charge(&mut self, core: CoreId) {
         let now = self.now;
-        let entry = self.vcpu(vcpu);
-        if !matches!(entry.state, State::Running(_)) {
+        let Some(vcpu) = self.cores[core.index()].vcpu else {
+            return;
+        };
+        if !matches!(self.vcpus[vcpu.index()].state, State::Running(_)) {
             return;
         }
+        let entry = &mut self.cores[core.index()];
         let ran = now.since(entry.charged_to);
         entry.charged_to = now;
         entry.charged += ran;
+        let account = entry.donor.unwrap_or(vcpu);
+        self.vcpu(account).charged += ran;
         if ran > Nanos::ZERO {
-            self.policy.charge(now, vcpu, ran);
+            self.policy.charge(now, account, ran);
         }
     }
 
     /// Charges everybody on a core, before the policy is asked about all of them.
     pub(super) fn charge_all(&mut self) {
         for index in 0..self.cores.len() {
-            if let Some(vcpu) = self.cores[index].vcpu {
-                self.charge(vcpu);
-            }
+            self.charge(CoreId(u16::try_from(index).unwrap_or(u16::MAX)));
         }
     }
 
@@ -56,19 +109,22 @@ impl Dispatcher {
         if granted != core {
             return;
         }
-        let entry = self.vcpu(vcpu);
-        entry.state = State::Running(core);
+        self.put(vcpu, State::Running(core));
+        let entry = &mut self.cores[core.index()];
         entry.entered = now;
         entry.charged_to = now;
-        self.policy.entered(now, core, vcpu);
+        entry.charged = Nanos::ZERO;
+        let account = self.account(core).unwrap_or(vcpu);
+        self.policy.entered(now, core, account);
         self.emit(out, vcpu, EventKind::Running(core));
+        let slice = self.repay(core, slice);
         self.arm_slice(core, slice, out);
     }
 
     pub(super) fn arm_slice(&mut self, core: CoreId, slice: Slice, out: &mut Output) {
         let at = match slice {
             Slice::For(Nanos::ZERO) => {
-                let vcpu = self.cores[core.index()].vcpu.unwrap_or(VcpuId(0));
+                let vcpu = self.account(core).unwrap_or(VcpuId(0));
                 self.violated(Violation::EmptySlice, vcpu, out);
                 Some(self.now + INSTEAD)
             }
@@ -88,12 +144,18 @@ impl Dispatcher {
         }
     }
 
-    /// Asks for the core back, once.
+    /// Asks for the core back, once, unless that is put off for now.
     pub(super) fn kick(&mut self, core: CoreId, why: PreemptReason, out: &mut Output) {
-        let Some(entry) = self.cores.get_mut(core.index()) else {
+        if core.index() >= self.cores.len() {
             self.violated(Violation::NoSuchCore, VcpuId(0), out);
-            return;
-        };
+        } else if self.cores[core.index()].kicked.is_none() && !self.put_off(core, why, out) {
+            self.kick_now(core, why, out);
+        }
+    }
+
+    /// Asks for the core back, once.
+    pub(super) fn kick_now(&mut self, core: CoreId, why: PreemptReason, out: &mut Output) {
+        let entry = &mut self.cores[core.index()];
         if let (Some(vcpu), None) = (entry.vcpu, entry.kicked) {
             entry.kicked = Some(why);
             self.emit(out, vcpu, EventKind::Kicked(core, why));
@@ -102,7 +164,7 @@ impl Dispatcher {
     }
 
     /// Remembers that the core is wanted. The first reason stays.
-    fn owe(&mut self, core: CoreId, until: Until, why: PreemptReason, out: &mut Output) {
+    pub(super) fn owe(&mut self, core: CoreId, until: Until, why: PreemptReason, out: &mut Output) {
         let Some(vcpu) = self.cores[core.index()].vcpu else {
             return;
         };
@@ -131,12 +193,17 @@ impl Dispatcher {
 
     /// The slice timer of the core was due.
     pub(super) fn slice_ended(&mut self, core: CoreId, out: &mut Output) {
-        let Some(vcpu) = self.cores[core.index()].vcpu else {
+        let (Some(vcpu), Some(account)) = (self.cores[core.index()].vcpu, self.account(core))
+        else {
             return;
         };
-        self.charge(vcpu);
-        let answer = self.policy.slice_end(self.now, core, vcpu);
-        self.note_standing(vcpu, out);
+        self.charge(core);
+        if self.vcpus[vcpu.index()].guest.waits_for.is_some() {
+            self.look_for_deadlock(vcpu, out);
+        }
+        self.call_back_runnable(vcpu, out);
+        let answer = self.policy.slice_end(self.now, core, account);
+        self.note_standing(account, out);
         match answer {
             SliceEnd::Extend(slice) => self.arm_slice(core, slice, out),
             SliceEnd::Kick => self.kick(core, PreemptReason::SliceEnd, out),
@@ -146,64 +213,196 @@ impl Dispatcher {
     /// Takes the vCPU off its core and gives the core to whoever the policy picks, which may be the
     /// same one again.
     pub(super) fn leave(&mut self, core: CoreId, vcpu: VcpuId, how: Leave, out: &mut Output) {
-        let now = self.now;
-        self.charge(vcpu);
-        self.close_books(vcpu, out);
-        let entry = &mut self.cores[core.index()];
-        entry.vcpu = None;
-        entry.kicked = None;
-        entry.owed = None;
+        self.charge(core);
+        self.close_books(core, vcpu, out);
+        self.end_grace(core, out);
+        let entry = self.cores[core.index()];
+        let rest = entry.slice_armed.map_or(Slice::Open, |at| {
+            Slice::For(at.since(self.now).max(Nanos(1)))
+        });
+        self.cores[core.index()] = Core {
+            slice_armed: entry.slice_armed,
+            ..Core::default()
+        };
         self.busy -= 1;
         self.arm_slice(core, Slice::Open, out);
-        let mut inherited = Inherited::default();
-        let home = match how {
-            Leave::Requeue(why) => Some(self.requeue(vcpu, why, out)),
-            Leave::Block(on) => {
-                self.vcpu(vcpu).state = State::Blocked(on);
-                self.policy.block(now, core, vcpu, on);
-                inherited = self.will(vcpu, on);
-                self.note_standing(vcpu, out);
-                None
-            }
-            Leave::Retire => {
-                self.vcpu(vcpu).state = State::Retired;
-                self.policy.retire(now, core, vcpu);
-                None
-            }
+        let mut left = match entry.donor {
+            None => self.leave_own_turn(core, vcpu, how, rest, out),
+            Some(donor) => self.leave_lent_turn(core, vcpu, donor, how, out),
         };
-        let next = self.choose(core, out);
-        if next.is_none_or(|(next, _)| next != vcpu) {
+        // Whom it kept from competing: not if it goes to sleep for something that is no lock.
+        if !matches!(how, Leave::Block(on) if !self.lends(on)) {
+            let back = self.call_back(vcpu, out);
+            left.placed.extend(back);
+        }
+        let next = left.next.or_else(|| self.choose(core, out));
+        if next.is_none_or(|next| next.vcpu != vcpu) {
             out.effects.push(Effect::Park { core, vcpu });
         }
         self.grant(core, next, out);
-        self.inherited(inherited, PreemptReason::Wakeup, out);
-        // It may go first where it was placed, if that is elsewhere.
-        if let Some(home) = home.filter(|home| *home != core)
-            && self.vcpus[vcpu.index()].state == State::Ready
-        {
-            self.consider(home, vcpu, out);
+        self.inherited(left.inherited, PreemptReason::Wakeup, out);
+        // They may go first where they were placed, if that is elsewhere.
+        for (vcpu, home) in left.placed {
+            if home != core {
+                self.consider_if_ready(home, vcpu, out);
+            }
         }
     }
 
+    /// Off a core on its own turn.
+    fn leave_own_turn(
+        &mut self,
+        core: CoreId,
+        vcpu: VcpuId,
+        how: Leave,
+        rest: Slice,
+        out: &mut Output,
+    ) -> Left {
+        let mut left = Left::default();
+        match how {
+            Leave::Requeue(why) => left.placed.push((vcpu, self.requeue(vcpu, why, out))),
+            Leave::Block(on) => {
+                if self.lends(on) {
+                    self.vcpu(vcpu).sleeps = Some(on);
+                    match self.chain_end(vcpu) {
+                        End::Runnable(owner) => {
+                            self.turn_goes_on(core, vcpu, owner, rest, &mut left, out)
+                        }
+                        End::OnCore(owner) | End::Asleep(owner) => {
+                            self.set_aside(core, vcpu, Some(owner));
+                        }
+                        End::Free | End::Circle => self.set_aside(core, vcpu, None),
+                    }
+                } else {
+                    self.put(vcpu, State::Blocked(on));
+                    self.policy.block(self.now, core, vcpu, on);
+                }
+                left.inherited = self.will(vcpu, on);
+                self.note_standing(vcpu, out);
+            }
+            Leave::Retire => {
+                self.put(vcpu, State::Retired);
+                self.policy.retire(self.now, core, vcpu);
+            }
+            Leave::Lend(owner, _) => self.turn_goes_on(core, vcpu, owner, rest, &mut left, out),
+            Leave::YieldTo(target) => {
+                let spin = self.layers.spin.as_mut();
+                let sticky = spin.is_some_and(|spin| {
+                    spin.yields(vcpu);
+                    spin.sticky()
+                });
+                if sticky {
+                    self.set_aside(core, vcpu, Some(target));
+                } else {
+                    let why = Enqueue::Yield(core);
+                    left.placed.push((vcpu, self.requeue(vcpu, why, out)));
+                }
+                let slice = self.take(core, target);
+                if self.goes_on(core, target, out) {
+                    left.next = Some(Turn::own(target, slice));
+                }
+            }
+        }
+        left
+    }
+
+    /// What is left of a waiter's turn goes to the owner. An owner that pays itself would get a turn
+    /// of its own, and the two could hand the core to each other for ever: there the policy decides.
+    fn turn_goes_on(
+        &mut self,
+        core: CoreId,
+        vcpu: VcpuId,
+        owner: VcpuId,
+        rest: Slice,
+        left: &mut Left,
+        out: &mut Output,
+    ) {
+        match self.layers.chain.map(|chain| chain.charged) {
+            Some(Charged::Donor) => left.next = Some(self.lend(core, vcpu, owner, rest)),
+            Some(Charged::Owner) | None => {
+                let why = Enqueue::Preempted(core, PreemptReason::LockWait);
+                left.placed.push((vcpu, self.requeue(vcpu, why, out)));
+            }
+        }
+    }
+
+    /// Off a core on the turn of another one. Its own place in the queue is what it was, and the
+    /// donor goes back to the queue.
+    fn leave_lent_turn(
+        &mut self,
+        core: CoreId,
+        vcpu: VcpuId,
+        donor: VcpuId,
+        how: Leave,
+        out: &mut Output,
+    ) -> Left {
+        let mut left = Left::default();
+        self.end_loan(vcpu, donor, out);
+        let why = match how {
+            Leave::Requeue(Enqueue::Preempted(_, why)) | Leave::Lend(_, why) => why,
+            Leave::Requeue(_) | Leave::Block(_) | Leave::Retire | Leave::YieldTo(_) => {
+                PreemptReason::LoanOver
+            }
+        };
+        let stays = match how {
+            Leave::Block(on) => {
+                self.vcpu(vcpu).sleeps = Some(on).filter(|on| self.lends(*on));
+                let end = self.chain_end(vcpu);
+                if !self.lends(on) || !matches!(end, End::Runnable(_)) {
+                    self.put(vcpu, State::Blocked(on));
+                    if let End::OnCore(owner) | End::Asleep(owner) = end
+                        && self.lends(on)
+                    {
+                        self.go_behind(vcpu, Some(owner));
+                    }
+                }
+                matches!(end, End::Runnable(_)) && self.lends(on)
+            }
+            Leave::Retire => {
+                self.put(vcpu, State::Retired);
+                false
+            }
+            Leave::Requeue(_) | Leave::Lend(..) | Leave::YieldTo(_) => true,
+        };
+        match (stays, self.vcpus[vcpu.index()].queued) {
+            (true, true) => self.put(vcpu, State::Ready),
+            (true, false) => {
+                let home = self.requeue(vcpu, Enqueue::Wake, out);
+                left.placed.push((vcpu, home));
+            }
+            (false, true) => {
+                self.vcpu(vcpu).queued = false;
+                self.policy.remove(self.now, vcpu);
+            }
+            (false, false) if matches!(how, Leave::Retire) => {
+                self.policy.retire_waiting(self.now, vcpu);
+            }
+            (false, false) => {}
+        }
+        let home = self.requeue(donor, Enqueue::Preempted(core, why), out);
+        left.placed.push((donor, home));
+        left
+    }
+
     /// The books of a stay on a core: charged time is run time.
-    fn close_books(&mut self, vcpu: VcpuId, out: &mut Output) {
-        let now = self.now;
-        let entry = self.vcpu(vcpu);
-        if matches!(entry.state, State::Running(_)) {
-            entry.ran += now.since(entry.entered);
-            if entry.ran != entry.charged {
+    fn close_books(&mut self, core: CoreId, vcpu: VcpuId, out: &mut Output) {
+        if matches!(self.vcpus[vcpu.index()].state, State::Running(_)) {
+            let entry = self.cores[core.index()];
+            let stayed = self.now.since(entry.entered);
+            self.vcpu(vcpu).ran += stayed;
+            if stayed != entry.charged {
                 self.violated(Violation::ChargeMismatch, vcpu, out);
             }
         }
     }
 
     /// Puts a vCPU on the policy's run queue; the answer is the core to consider it for.
-    fn requeue(&mut self, vcpu: VcpuId, why: Enqueue, out: &mut Output) -> CoreId {
+    pub(super) fn requeue(&mut self, vcpu: VcpuId, why: Enqueue, out: &mut Output) -> CoreId {
         let now = self.now;
+        self.put(vcpu, State::Ready);
         let entry = self.vcpu(vcpu);
-        entry.state = State::Ready;
+        entry.queued = true;
         entry.ready_since = now;
-        self.ready += 1;
         let Placed(home) = self.policy.enqueue(now, vcpu, why);
         self.note_standing(vcpu, out);
         if home.index() < self.cores.len() {
@@ -213,61 +412,78 @@ impl Dispatcher {
         CoreId(0)
     }
 
-    /// Who runs on the core. One that was woken to try a mutex again may find it taken.
-    fn choose(&mut self, core: CoreId, out: &mut Output) -> Option<(VcpuId, Slice)> {
+    /// Who runs on the core. One that was woken to try a mutex again may find it taken, and one that
+    /// waits for a lock does not run itself.
+    fn choose(&mut self, core: CoreId, out: &mut Output) -> Option<Turn> {
         loop {
             let (vcpu, slice) = self.choose_ready(core, out)?;
-            if self.goes_on(core, vcpu, out) {
-                return Some((vcpu, slice));
+            let Some(turn) = self.follow(core, vcpu, slice, out) else {
+                continue;
+            };
+            if self.goes_on(core, turn.vcpu, out) {
+                return Some(turn);
             }
         }
     }
 
     /// Asks the policy who runs on the core, and checks the answer.
     fn choose_ready(&mut self, core: CoreId, out: &mut Output) -> Option<(VcpuId, Slice)> {
-        if self.ready == 0 {
-            return None;
-        }
-        match self.policy.pick(self.now, core) {
-            Pick::Run(vcpu, slice) => {
-                let state = self.vcpus.get(vcpu.index()).map(|entry| entry.state);
-                if state == Some(State::Ready) {
-                    return Some((vcpu, slice));
+        while self.ready > 0 {
+            match self.policy.pick(self.now, core) {
+                Pick::Run(vcpu, slice) => {
+                    let entry = self.vcpus.get_mut(vcpu.index());
+                    let state = entry.map(|entry| (entry.state, std::mem::take(&mut entry.queued)));
+                    match state {
+                        Some((State::Ready, _)) => return Some((vcpu, slice)),
+                        // Its own turn has come while it uses another's: that can wait.
+                        Some((State::Granted(..) | State::Running(_), true)) => {
+                            self.policy.block(self.now, core, vcpu, Waits::Host);
+                        }
+                        _ => {
+                            let named = state.map_or(VcpuId(0), |_| vcpu);
+                            self.violated(Violation::PickedNotReady, named, out);
+                            return self.choose_instead();
+                        }
+                    }
                 }
-                let named = state.map_or(VcpuId(0), |_| vcpu);
-                self.violated(Violation::PickedNotReady, named, out);
-                self.choose_instead()
+                Pick::Idle => match self.policy.conserving() {
+                    WorkConserving::No => return None,
+                    WorkConserving::Yes => {
+                        let waiting = self.longest_ready()?;
+                        self.violated(Violation::IdleWhileReady, waiting, out);
+                        return self.choose_instead();
+                    }
+                },
             }
-            Pick::Idle => match self.policy.conserving() {
-                WorkConserving::No => None,
-                WorkConserving::Yes => {
-                    let waiting = self.longest_ready()?;
-                    self.violated(Violation::IdleWhileReady, waiting, out);
-                    self.choose_instead()
-                }
-            },
         }
+        None
     }
 
     fn choose_instead(&mut self) -> Option<(VcpuId, Slice)> {
         let vcpu = self.longest_ready()?;
+        self.vcpu(vcpu).queued = false;
         self.policy.remove(self.now, vcpu);
         Some((vcpu, Slice::For(INSTEAD)))
     }
 
-    fn grant(&mut self, core: CoreId, next: Option<(VcpuId, Slice)>, out: &mut Output) {
-        let Some((vcpu, slice)) = next else { return };
-        self.ready -= 1;
+    fn grant(&mut self, core: CoreId, next: Option<Turn>, out: &mut Output) {
+        let Some(turn) = next else { return };
+        let vcpu = turn.vcpu;
         self.busy += 1;
         self.cores[core.index()].vcpu = Some(vcpu);
-        let entry = self.vcpu(vcpu);
-        entry.state = State::Granted(core, slice);
-        let from = entry.last_core.replace(core);
+        self.put(vcpu, State::Granted(core, turn.slice));
+        let from = self.vcpu(vcpu).last_core.replace(core);
         if let Some(from) = from.filter(|from| *from != core) {
             self.emit(out, vcpu, EventKind::Migrated { from, to: core });
         }
         self.emit(out, vcpu, EventKind::Granted(core));
         out.effects.push(Effect::Run { core, vcpu });
+        if let Some((donor, charged)) = turn.lent_by {
+            self.begin_loan(core, vcpu, donor, charged, out);
+        }
+        if let Some(spin) = &mut self.layers.spin {
+            spin.runs(vcpu);
+        }
         self.note_standing(vcpu, out);
     }
 
@@ -290,17 +506,45 @@ impl Dispatcher {
         self.consider(home, vcpu, out);
     }
 
+    /// A vCPU that waits, wherever it waits, does so no longer.
     pub(super) fn wake(&mut self, vcpu: VcpuId, by: WakeSource, out: &mut Output) {
-        if matches!(self.vcpus[vcpu.index()].state, State::Blocked(_)) {
-            self.emit(out, vcpu, EventKind::Woken(by));
-            self.policy.woken_by(self.now, vcpu, by);
-            self.make_ready(vcpu, Enqueue::Wake, out);
+        let entry = &self.vcpus[vcpu.index()];
+        let (state, asleep) = (entry.state, entry.sleeps.is_some());
+        if !asleep && !matches!(state, State::Blocked(_)) {
+            return;
+        }
+        self.vcpu(vcpu).sleeps = None;
+        self.emit(out, vcpu, EventKind::Woken(by));
+        match state {
+            // Its turn is used by another one until that one has stopped.
+            State::Lent(core) => self.kick_now(core, PreemptReason::LoanOver, out),
+            // A donor is placed anew, as anybody who wakes.
+            State::Ready => {
+                self.policy.remove(self.now, vcpu);
+                self.compete(vcpu, by, out);
+            }
+            _ => {
+                self.unfollow(vcpu);
+                self.compete(vcpu, by, out);
+                self.rouse(vcpu, out);
+            }
+        }
+    }
+
+    fn compete(&mut self, vcpu: VcpuId, by: WakeSource, out: &mut Output) {
+        self.policy.woken_by(self.now, vcpu, by);
+        self.make_ready(vcpu, Enqueue::Wake, out);
+    }
+
+    pub(super) fn consider_if_ready(&mut self, home: CoreId, vcpu: VcpuId, out: &mut Output) {
+        if self.vcpus[vcpu.index()].state == State::Ready {
+            self.consider(home, vcpu, out);
         }
     }
 
     /// Looks at the core where a ready vCPU was placed: idle, to be preempted, or neither.
     fn consider(&mut self, home: CoreId, woken: VcpuId, out: &mut Output) {
-        let Some(running) = self.cores[home.index()].vcpu else {
+        let Some(running) = self.account(home) else {
             let next = self.choose(home, out);
             self.grant(home, next, out);
             return;
@@ -312,7 +556,12 @@ impl Dispatcher {
                 return;
             }
         }
-        self.charge(running);
+        // A donor disturbs nobody for an owner that runs already.
+        let asleep = self.vcpus[woken.index()].sleeps.is_some();
+        if asleep && !matches!(self.chain_end(woken), End::Runnable(_)) {
+            return;
+        }
+        self.charge(home);
         let preempt = self.policy.preempts(self.now, home, running, woken);
         self.kick_if(preempt, home, PreemptReason::Wakeup, out);
     }

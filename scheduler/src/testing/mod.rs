@@ -17,6 +17,7 @@ use crate::registry;
 use crate::time::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 
+mod guest_locks;
 mod script;
 mod witness;
 
@@ -34,6 +35,7 @@ struct Machine {
     ran: Nanos,
     injected: bool,
     gone: bool,
+    guest: guest_locks::Seat,
 }
 
 /// A dispatcher, its vCPUs and a clock.
@@ -46,6 +48,7 @@ pub(crate) struct World {
     sequence: u64,
     acknowledge: VecDeque<Input>,
     planned: BTreeMap<(Nanos, u64), Input>,
+    guest_locks: BTreeMap<u16, guest_locks::Lock>,
     /// Everything that the dispatcher was told.
     pub(crate) inputs: Vec<(Nanos, Input)>,
     /// Everything that it asked for.
@@ -97,6 +100,7 @@ impl World {
             ran: Nanos::ZERO,
             injected: false,
             gone: false,
+            guest: guest_locks::Seat::default(),
         };
         let mut world = Self {
             dispatcher,
@@ -106,6 +110,7 @@ impl World {
             sequence: 0,
             acknowledge: VecDeque::new(),
             planned: BTreeMap::new(),
+            guest_locks: BTreeMap::new(),
             inputs: Vec::new(),
             effects: Vec::new(),
             events: Vec::new(),
@@ -264,6 +269,9 @@ impl World {
 
     /// The run step of a vCPU on a core is over: it does what comes next.
     fn act(&mut self, vcpu: VcpuId) {
+        if self.still_spins(vcpu) {
+            return;
+        }
         let machine = &mut self.vcpus[vcpu.index()];
         let step = machine.script.steps[machine.at];
         machine.at += 1;
@@ -302,6 +310,14 @@ impl World {
             Step::Unlock(lock) => Input::HostUnlock { vcpu, lock },
             Step::Critical(critical) => {
                 self.critical(vcpu, critical);
+                return;
+            }
+            Step::GuestLock(lock) => {
+                self.take_guest_lock(vcpu, lock);
+                return;
+            }
+            Step::GuestUnlock(lock) => {
+                self.release_guest_lock(vcpu, lock);
                 return;
             }
             Step::Exit => Input::Exited {
@@ -360,6 +376,7 @@ impl World {
                 });
                 assert!(!taken, "{core} is handed to {vcpu} while somebody is on it");
                 self.vcpus[vcpu.index()].on = Some((core, self.now));
+                self.vcpus[vcpu.index()].guest.owed = false;
                 self.acknowledge.push_back(Input::Entered { core, vcpu });
             }
             Effect::Park { core, vcpu } => {
@@ -379,7 +396,8 @@ impl World {
                 self.vcpus[vcpu.index()].injected = true;
                 self.acknowledge.push_back(Input::InterruptsTaken { vcpu });
             }
-            Effect::Owe { .. } | Effect::Lent { .. } => {}
+            Effect::Owe { vcpu, .. } => self.vcpus[vcpu.index()].guest.owed = true,
+            Effect::Lent { to, donor } => self.vcpus[to.index()].guest.donor = donor,
         }
     }
 }

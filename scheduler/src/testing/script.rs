@@ -32,6 +32,10 @@ pub(crate) enum Step {
     Exit,
     /// Guest code runs again.
     Resume,
+    /// Takes a guest lock: an even number sleeps, an odd one spins; both are handed on.
+    GuestLock(u16),
+    /// Releases it.
+    GuestUnlock(u16),
     /// Raises an interrupt at another vCPU.
     Interrupt(VcpuId),
     /// Leaves for good.

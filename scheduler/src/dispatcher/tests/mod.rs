@@ -1,5 +1,6 @@
 //! The dispatcher's rules, one claim a test.
 
+mod chains;
 mod hand_over;
 mod lock_kinds;
 mod locks;

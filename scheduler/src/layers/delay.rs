@@ -1,0 +1,66 @@
+//! `delay`: a preemption waits until the vCPU has left its critical section.
+
+use super::{Layer, LayerInfo};
+use crate::spec::{OptionInfo, OptionKind, SWITCH};
+use crate::time::Nanos;
+
+/// How a due preemption is put off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grace {
+    /// The longest that it is put off.
+    pub most: Nanos,
+    /// When it ends.
+    pub ends: GraceEnds,
+    /// Whether what a vCPU ran beyond its turn is taken off its next slices.
+    pub repaid: bool,
+}
+
+/// When a grace ends, if not by being too long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GraceEnds {
+    /// As soon as the guest holds no lock and is in no critical section: it tells.
+    WhenSafe,
+    /// Not before its time is over: the guest is not asked to tell.
+    WhenOver,
+}
+
+pub(crate) const INFO: LayerInfo = LayerInfo {
+    name: "delay",
+    summary: "a preemption waits until the vCPU has left its critical section, up to a limit",
+    rules: &[
+        "A vCPU is unsafe while its shared page says that it holds a guest lock or is in a marked critical section; it is safe otherwise, and when it is halted.",
+        "A preemption of an unsafe vCPU, whatever the policy's reason, is put off: the guest's preempt-pending word is set, and the vCPU goes on.",
+        "The guest looks at the word when it becomes safe, and tells: it is preempted at once. Leaving an inner lock tells nothing.",
+        "After `most` it is preempted, safe or not.",
+        "What it ran beyond is charged, and taken off its next slices (`repay=on`), of each at most nine tenths.",
+        "A kick takes time to arrive: a vCPU that was safe when it was sent, and is unsafe when it has stopped, is put back and gets the same grace.",
+    ],
+    source: "Uhlig, LeVasseur, Skoglund, Dannowski: Towards Scalable Multiprocessor Virtual Machines (2004), the paravirtualised variant; the limit is our choice",
+    quirks: &[
+        "A guest that always holds a lock gets `most` more at each turn. With `repay=on` its share stays what it was; the others' waits grow by `most`.",
+    ],
+    options: &[
+        OptionInfo {
+            name: "most",
+            kind: OptionKind::Time {
+                min: Nanos::from_micros(1),
+                max: Nanos::from_secs(1),
+            },
+            default: "1ms",
+            help: "the longest that a preemption is put off",
+        },
+        OptionInfo {
+            name: "repay",
+            kind: SWITCH,
+            default: "on",
+            help: "take the time beyond off the next slices",
+        },
+    ],
+    build: |options| {
+        Layer::Grace(Grace {
+            most: options.time("most"),
+            ends: GraceEnds::WhenSafe,
+            repaid: options.on("repay"),
+        })
+    },
+};

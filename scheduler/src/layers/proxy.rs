@@ -1,0 +1,32 @@
+//! `proxy`: who waits for a lock lends its turn to the owner, and the lock is handed on.
+
+use super::chain::{self, WINDOW};
+use super::{Chain, Layer, LayerInfo};
+use crate::event::Charged;
+
+pub(crate) const INFO: LayerInfo = LayerInfo {
+    name: "proxy",
+    summary: "proxy execution: a vCPU that waits for a lock lends its turn to the lock's owner",
+    rules: &[
+        "A vCPU that waits for a lock (guest lock or host lock, asleep or spinning) keeps its place in the run queue while the owner at the end of its chain is runnable and off core.",
+        "When the policy picks such a donor, the owner runs in its stead, on the donor's slice and account (scheduling context and execution context apart). The owner keeps its own place in the queue.",
+        "The end on a core, or asleep: a sleeping donor is set aside until it leaves that core runnable, wakes, or gives up a lock; a spinning one spins.",
+        "The loan is over when the donor's slice is, or when the donor no longer waits: its core is asked back at once.",
+        "Guest mutexes are handed over (`handoff=on`): a waiter does not spin, an unlock gives the mutex to a waiter; to the one that lent its turn if there is one (`blocked-donor=on`), else to the first in line.",
+    ],
+    source: "Linux proxy execution, series v4 to v6 (2023): blocked_on, donor and curr, mutex hand-off, blocked_donor, sleeping owners",
+    quirks: &[
+        "Hand-off makes every contended mutex cost a switch: several times slower where sections are short.",
+        "A donor that is set aside comes back as after a sleep.",
+        "An owner whose own turn comes on another core while it uses a donor's does not run twice: its own claim waits.",
+    ],
+    options: &[WINDOW, chain::hand_off("on"), chain::blocked_donor("on")],
+    build: |options| {
+        Layer::Chain(Chain {
+            charged: Charged::Donor,
+            mutex: chain::mutex_mode(options),
+            spin_window: options.time_or_word("window"),
+            blocked_donor: options.on("blocked-donor"),
+        })
+    },
+};
