@@ -266,7 +266,7 @@ impl Dispatcher {
                     self.vcpu(vcpu).sleeps = Some(on);
                     match self.chain_end(vcpu) {
                         End::Runnable(owner) => {
-                            self.turn_goes_on(core, vcpu, owner, rest, &mut left, out)
+                            self.turn_goes_on(core, vcpu, owner, rest, &mut left, out);
                         }
                         End::OnCore(owner) | End::Asleep(owner) => {
                             self.set_aside(core, vcpu, Some(owner));
@@ -277,8 +277,11 @@ impl Dispatcher {
                     self.put(vcpu, State::Blocked(on));
                     self.policy.block(self.now, core, vcpu, on);
                 }
-                left.inherited = self.will(vcpu, on);
-                self.note_standing(vcpu, out);
+                // A donor does not wait, as far as the policy knows.
+                if matches!(self.vcpus[vcpu.index()].state, State::Blocked(_)) {
+                    left.inherited = self.will(vcpu, on);
+                    self.note_standing(vcpu, out);
+                }
             }
             Leave::Retire => {
                 self.put(vcpu, State::Retired);

@@ -84,7 +84,7 @@ fn one_that_gives_no_slice() {
 #[test]
 fn books_that_do_not_agree() {
     let mut desk = Desk::running(2, Manner::default());
-    desk.dispatcher.vcpu(A).charged += Nanos(1);
+    desk.dispatcher.cores[CORE.index()].charged += Nanos(1);
     desk.tell(ms(1), Input::Yield { vcpu: A });
     assert!(desk.said(EventKind::Violation(Violation::ChargeMismatch as u16)));
 }
