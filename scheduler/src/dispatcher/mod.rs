@@ -308,14 +308,6 @@ impl Dispatcher {
         self.layers.any()
     }
 
-    /// Whether a layer looks at guest locks: then every vCPU that waits matters, not only those on
-    /// cores.
-    #[must_use]
-    pub const fn lock_aware(&self) -> bool {
-        // There is no layer yet.
-        false
-    }
-
     /// How many cores the dispatcher knows. Under a policy that leaves scheduling to the host that is
     /// the number of vCPUs.
     #[must_use]
