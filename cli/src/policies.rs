@@ -1,31 +1,49 @@
-//! `stealtime policies`: what the policies are, from what they say of themselves.
+//! `stealtime policies`: what the policies and layers are, from what they say of themselves.
 
 use crate::failure::{Blame, Outcome, Status};
 use crate::show;
 use std::fmt::Write;
-use stealtime_scheduler::registry::{self, POLICIES, PolicyInfo};
+use stealtime_scheduler::layers::{self, LAYERS};
+use stealtime_scheduler::registry::{self, POLICIES};
+use stealtime_scheduler::spec::About;
 
 /// All, or one in full.
 ///
 /// # Errors
-/// If there is no policy of that name.
+/// If there is no policy or layer of that name.
 pub fn policies(name: Option<&str>) -> Outcome {
     let text = match name {
         None => list(),
-        Some(name) => describe(registry::find(name).bad_input()?),
+        Some(name) => {
+            let layer = layers::find(name.trim_start_matches('+'));
+            let about = match layer {
+                Ok(layer) => layer.about(),
+                Err(_) => registry::find(name).bad_input()?.about(),
+            };
+            describe(&about)
+        }
     };
     show::print(&text).not_kept()?;
     Ok(Status::Done)
 }
 
 fn list() -> String {
-    let width = POLICIES
-        .iter()
-        .map(|info| info.name.len())
-        .max()
-        .unwrap_or(0);
+    let policies: Vec<_> = POLICIES.iter().map(|info| info.about()).collect();
+    let layers: Vec<_> = LAYERS.iter().map(|info| info.about()).collect();
+    let names = policies.iter().chain(&layers).map(|info| info.name.len());
+    let width = names.max().unwrap_or(0);
+    let mut text = entries(&policies, width);
+    text.push_str("\nLayers, added to a policy with `+` (`eevdf+delay+relay`):\n\n");
+    text.push_str(&entries(&layers, width));
+    text.push_str(
+        "\n`stealtime policies NAME` tells its rules, its options and what surprises people about it.\n",
+    );
+    text
+}
+
+fn entries(all: &[About], width: usize) -> String {
     let mut text = String::new();
-    for info in POLICIES {
+    for info in all {
         let _ = writeln!(text, "{:width$}  {}", info.name, info.summary);
         let options: Vec<_> = info
             .options
@@ -36,13 +54,10 @@ fn list() -> String {
             let _ = writeln!(text, "{:width$}  options: {}", "", options.join(", "));
         }
     }
-    text.push_str(
-        "\n`stealtime policies NAME` tells a policy's rules, its options and what surprises people about it.\n",
-    );
     text
 }
 
-fn describe(info: &PolicyInfo) -> String {
+fn describe(info: &About) -> String {
     let mut text = format!("{}: {}\n\nRules\n", info.name, info.summary);
     for (number, rule) in info.rules.iter().enumerate() {
         text.push_str(&item(&format!("{:>3}. ", number + 1), rule));
@@ -68,8 +83,8 @@ fn describe(info: &PolicyInfo) -> String {
     let example = &info.options[0];
     let _ = writeln!(
         text,
-        "\nWritten as --policy {}:{}={}",
-        info.name, example.name, example.default
+        "\nWritten as --policy {}{}:{}={}",
+        info.before, info.name, example.name, example.default
     );
     text
 }
@@ -94,9 +109,10 @@ mod tests {
         let all = list();
         // How lines are broken is not the claim.
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for info in POLICIES {
+        let policies = POLICIES.iter().map(|info| info.about());
+        for info in policies.chain(LAYERS.iter().map(|info| info.about())) {
             assert!(all.contains(info.summary), "{}", info.name);
-            let one = words(&describe(info));
+            let one = words(&describe(&info));
             for option in info.options {
                 assert!(
                     one.contains(&words(option.help)),

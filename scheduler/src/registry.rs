@@ -3,7 +3,7 @@
 use crate::layers::Layers;
 use crate::policies;
 use crate::policy::Policy;
-use crate::spec::{Inconsistent, OptionInfo, Options, PolicySpec, SpecError};
+use crate::spec::{About, Inconsistent, OptionInfo, Options, PolicySpec, SpecError};
 
 /// What a policy file says of itself.
 #[derive(Debug)]
@@ -89,4 +89,20 @@ pub fn check(spec: &PolicySpec) -> Result<(&'static PolicyInfo, Options), SpecEr
     })?;
     Layers::of(spec, info)?;
     Ok((info, options))
+}
+
+impl PolicyInfo {
+    /// What it says of itself.
+    #[must_use]
+    pub const fn about(&self) -> About {
+        About {
+            name: self.name,
+            summary: self.summary,
+            rules: self.rules,
+            source: self.source,
+            quirks: self.quirks,
+            options: self.options,
+            before: "",
+        }
+    }
 }

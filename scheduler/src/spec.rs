@@ -70,6 +70,25 @@ pub struct OptionInfo {
     pub help: &'static str,
 }
 
+/// What a policy or a layer says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The name by which it is asked for.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// Its rules, in order.
+    pub rules: &'static [&'static str],
+    /// Where the algorithm comes from.
+    pub source: &'static str,
+    /// What surprises people about it.
+    pub quirks: &'static [&'static str],
+    /// The options it knows.
+    pub options: &'static [OptionInfo],
+    /// What stands before the name where it is written.
+    pub before: &'static str,
+}
+
 /// Words of a switch.
 pub const SWITCH: OptionKind = OptionKind::Word(&["on", "off"]);
 

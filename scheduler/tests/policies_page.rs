@@ -5,7 +5,9 @@
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use stealtime_scheduler::registry::{POLICIES, PolicyInfo, ScheduledBy};
+use stealtime_scheduler::layers::LAYERS;
+use stealtime_scheduler::registry::{POLICIES, ScheduledBy};
+use stealtime_scheduler::spec::About;
 
 mod behaviours;
 
@@ -25,7 +27,16 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn policy(page: &mut String, info: &PolicyInfo) -> std::fmt::Result {
+const LAYERS_HEAD: &str = "
+# Layers
+
+Added to a policy with `+`: `eevdf+delay`, `fss:variant=after+proxy`, `credit2+delay+relay`. They work
+with every policy but `host`. Each answers one of three questions: whether a preemption is put off
+(`delay`, `hint`), what becomes of the turn of a vCPU that waits for a lock (`pi`, `proxy`, `relay`),
+to whom a vCPU yields that spins (`yieldto`). Two that answer the same one are refused.
+";
+
+fn entry(page: &mut String, info: &About, by: ScheduledBy) -> std::fmt::Result {
     let (first, rest) = info.summary.split_at(1);
     let summary = first.to_uppercase() + rest;
     writeln!(page, "\n## {}\n\n{summary}.\n", info.name)?;
@@ -33,7 +44,7 @@ fn policy(page: &mut String, info: &PolicyInfo) -> std::fmt::Result {
         writeln!(page, "{number}. {rule}")?;
     }
     writeln!(page, "\nSource: {}.", info.source)?;
-    if info.scheduled_by == ScheduledBy::Host {
+    if by == ScheduledBy::Host {
         writeln!(page, "\nCores are handed out by the host's own scheduler.")?;
     }
     if !info.quirks.is_empty() {
@@ -67,7 +78,13 @@ fn policy(page: &mut String, info: &PolicyInfo) -> std::fmt::Result {
 fn page() -> String {
     let mut page = HEAD.to_owned();
     for info in POLICIES {
-        policy(&mut page, info).expect("a text takes whatever is written");
+        entry(&mut page, &info.about(), info.scheduled_by)
+            .expect("a text takes whatever is written");
+    }
+    page.push_str(LAYERS_HEAD);
+    for info in LAYERS {
+        entry(&mut page, &info.about(), ScheduledBy::Policy)
+            .expect("a text takes whatever is written");
     }
     page
 }
@@ -91,9 +108,15 @@ fn the_page_and_the_code_agree() {
 #[test]
 fn every_behaviour_names_a_test_that_exists() {
     for (policy, behaviours) in behaviours::ALL {
-        assert!(POLICIES.iter().any(|info| info.name == *policy), "{policy}");
+        let policies = POLICIES.iter().map(|info| info.name);
+        let mut names = policies.chain(LAYERS.iter().map(|info| info.name));
+        assert!(names.any(|name| name == *policy), "{policy}");
         for behaviour in *behaviours {
-            let path = root().join("scheduler/src/policies").join(behaviour.file);
+            let folder = match behaviour.file.split_once('/') {
+                Some(("layers" | "dispatcher", _)) => "scheduler/src",
+                _ => "scheduler/src/policies",
+            };
+            let path = root().join(folder).join(behaviour.file);
             let source = std::fs::read_to_string(&path).expect(behaviour.file);
             let test = format!("fn {}(", behaviour.test);
             assert!(source.contains(&test), "{}: {test}", behaviour.file);

@@ -24,7 +24,7 @@ pub use yieldto::DirectedYield;
 
 use crate::input::{GuestHints, MutexMode};
 use crate::registry::{PolicyInfo, ScheduledBy};
-use crate::spec::{OptionInfo, Options, PolicySpec, SpecError};
+use crate::spec::{About, OptionInfo, Options, PolicySpec, SpecError};
 
 /// What a layer's file says of itself.
 #[derive(Debug)]
@@ -43,6 +43,22 @@ pub struct LayerInfo {
     pub options: &'static [OptionInfo],
     /// Makes one.
     pub build: fn(&Options) -> Layer,
+}
+
+impl LayerInfo {
+    /// What it says of itself.
+    #[must_use]
+    pub const fn about(&self) -> About {
+        About {
+            name: self.name,
+            summary: self.summary,
+            rules: self.rules,
+            source: self.source,
+            quirks: self.quirks,
+            options: self.options,
+            before: "POLICY+",
+        }
+    }
 }
 
 /// A layer, by the question that it answers.

@@ -1,6 +1,7 @@
 //! What the sources say that policies do, and the test that shows it.
 
 mod freebsd;
+mod layers;
 mod xen;
 
 /// A behaviour and its test.
@@ -8,7 +9,8 @@ mod xen;
 pub(crate) struct Behaviour {
     /// What is claimed.
     pub(crate) what: &'static str,
-    /// File of the test, below `scheduler/src/policies`.
+    /// File of the test, below `scheduler/src/policies`, or below `scheduler/src` if it is in `layers`
+    /// or `dispatcher`.
     pub(crate) file: &'static str,
     /// Name of the test.
     pub(crate) test: &'static str,
@@ -27,6 +29,12 @@ pub(crate) const ALL: &[(&str, &[Behaviour])] = &[
     ("ule", freebsd::ULE),
     ("credit", xen::CREDIT),
     ("credit2", xen::CREDIT2),
+    ("delay", layers::DELAY),
+    ("hint", layers::HINT),
+    ("yieldto", layers::YIELDTO),
+    ("pi", layers::PI),
+    ("proxy", layers::PROXY),
+    ("relay", layers::RELAY),
 ];
 
 const FSS: &[Behaviour] = &[

@@ -340,6 +340,95 @@ proptest! {
     }
 }
 
+/// Owners of locks that wait for each other in a line, the first of which somebody of the greatest
+/// weight comes to want, with hogs beside them.
+fn line(
+    depth: u16,
+    work: u64,
+    hogs: usize,
+    sleep: Option<u64>,
+    spins: bool,
+) -> Vec<(VcpuParams, Script)> {
+    let lock = |number: u16| 2 * number + u16::from(spins);
+    let mut vcpus = Vec::new();
+    for number in 0..depth {
+        // The deeper, the sooner it has its own lock and asks for the next.
+        let mut steps = vec![Step::GuestLock(lock(number)), Step::Run(us(50))];
+        if number + 1 < depth {
+            steps.push(Step::Run(us(200)));
+            steps.push(Step::GuestLock(lock(number + 1)));
+            steps.push(Step::Run(us(work)));
+            steps.push(Step::GuestUnlock(lock(number + 1)));
+        } else {
+            steps.push(Step::Run(us(work)));
+            steps.extend(sleep.map(|time| Step::Sleep(us(time))));
+            steps.push(Step::Run(us(work)));
+        }
+        steps.push(Step::GuestUnlock(lock(number)));
+        vcpus.push((nice(19), first_then(&steps, &[Step::Sleep(secs(100))])));
+    }
+    for _ in 0..hogs {
+        vcpus.push((
+            nice(0),
+            first_then(&[Step::Sleep(us(1))], &[Step::Run(secs(100))]),
+        ));
+    }
+    let heavy = first_then(
+        &[
+            Step::Sleep(ms(2)),
+            Step::GuestLock(lock(0)),
+            Step::GuestUnlock(lock(0)),
+        ],
+        &[Step::Sleep(secs(100))],
+    );
+    vcpus.push((nice(-20), heavy));
+    vcpus
+}
+
+/// From asking for its lock to having it.
+fn waited(world: &World, vcpu: u32) -> Option<Nanos> {
+    let mut asked = None;
+    for event in world.events.iter().filter(|event| event.vcpu.0 == vcpu) {
+        match event.kind {
+            EventKind::Locks {
+                waits_for: Some(_), ..
+            } => asked = asked.or(Some(event.at)),
+            EventKind::Locks { held, .. } if held > 0 => {
+                return Some(asked.map_or(Nanos::ZERO, |from| event.at - from));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What the owners before it still had to do, their sleep, and a constant: a slice of a hog for
+    /// each time that an owner comes back to a core.
+    #[test]
+    fn the_heaviest_waiter_waits_for_the_sections_before_it_and_a_constant(
+        depth in 1u16..=4,
+        work in 10u64..3_000,
+        hogs in 1usize..=4,
+        sleep in prop::option::weighted(0.3, 10u64..3_000),
+        cores in 1u16..=3,
+        spins in any::<bool>(),
+        layer in prop::sample::select(CHAINS.to_vec()),
+    ) {
+        let vcpus = line(depth, work, hogs, sleep, spins);
+        let heavy = u32::try_from(vcpus.len()).expect("few") - 1;
+        let mut world = World::new(&format!("eevdf+{layer}"), cores, vcpus);
+        world.run_until(secs(2));
+        let wait = waited(&world, heavy);
+        let sections = us(u64::from(depth) * (2 * work + 300) + sleep.unwrap_or(0));
+        let constant = ms(3 * (2 * u64::from(depth) + 2));
+        let bound = sections + constant;
+        prop_assert!(wait.is_some_and(|wait| wait <= bound), "{layer}: {wait:?} for {bound}");
+    }
+}
+
 #[test]
 fn every_layer_is_in_some_case() {
     let tried = "pi proxy relay delay hint yieldto";

@@ -2,6 +2,7 @@
 
 mod chains;
 mod hand_over;
+mod layers;
 mod lock_kinds;
 mod locks;
 mod retire;

@@ -1,0 +1,194 @@
+//! What the layers that put preemptions off, and those that yield, do.
+
+use crate::event::{EventKind, PreemptReason, Until};
+use crate::ids::{CoreId, VcpuId};
+use crate::layers::LAYERS;
+use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::time::Nanos;
+
+const CORE: CoreId = CoreId(0);
+
+/// A vCPU that holds a lock for the time given, begun so long before its slice of 10 ms ends, and
+/// one that wants the core.
+fn holder(policy: &str, before_the_end: Nanos, held: Nanos) -> World {
+    let holder = first_then(
+        &[
+            Step::Run(ms(10) - before_the_end),
+            Step::GuestLock(1),
+            Step::Run(held),
+            Step::GuestUnlock(1),
+        ],
+        &[Step::Run(secs(100))],
+    );
+    World::new(policy, 1, vec![(plain(0), holder), (plain(0), spin())])
+}
+
+/// When a vCPU was preempted, and whether it held a lock then.
+fn preemptions(world: &World, vcpu: u32) -> Vec<(Nanos, u16)> {
+    let mut held = 0;
+    let mut all = Vec::new();
+    for event in world.events.iter().filter(|event| event.vcpu.0 == vcpu) {
+        match event.kind {
+            EventKind::Locks { held: now, .. } => held = now,
+            EventKind::Preempted(..) => all.push((event.at, held)),
+            _ => {}
+        }
+    }
+    all
+}
+
+#[test]
+fn a_preemption_waits_for_the_unlock_and_comes_at_that_instant() {
+    let mut bare = holder("rr:quantum=10ms", us(80), us(100));
+    bare.run_until(ms(30));
+    assert_eq!(preemptions(&bare, 0)[0], (ms(10), 1), "in the midst of it");
+    let mut world = holder("rr:quantum=10ms+delay", us(80), us(100));
+    world.run_until(ms(30));
+    assert_eq!(preemptions(&world, 0)[0], (ms(10) + us(20), 0));
+    let why = PreemptReason::SliceEnd;
+    let owed = EventKind::Owed(CORE, why, Until::CriticalExit);
+    assert!(world.events.iter().any(|event| event.kind == owed));
+}
+
+#[test]
+fn a_preemption_waits_no_longer_than_the_limit() {
+    let mut world = holder("rr:quantum=10ms+delay", us(80), ms(5));
+    world.run_until(ms(30));
+    assert_eq!(preemptions(&world, 0)[0], (ms(11), 1));
+}
+
+#[test]
+fn leaving_an_inner_lock_does_not_yield() {
+    let nested = first_then(
+        &[
+            Step::Run(ms(10) - us(50)),
+            Step::GuestLock(1),
+            Step::GuestLock(3),
+            Step::Run(us(100)),
+            Step::GuestUnlock(3),
+            Step::Run(us(100)),
+            Step::GuestUnlock(1),
+        ],
+        &[Step::Run(secs(100))],
+    );
+    let vcpus = vec![(plain(0), nested), (plain(0), spin())];
+    let mut world = World::new("rr:quantum=10ms+delay", 1, vcpus);
+    world.run_until(ms(30));
+    assert_eq!(preemptions(&world, 0)[0], (ms(10) + us(150), 0));
+}
+
+#[test]
+fn what_was_had_beyond_the_slice_is_taken_off_the_next() {
+    for (repay, second) in [("on", ms(9)), ("off", ms(10))] {
+        let policy = format!("rr:quantum=10ms+delay:repay={repay}");
+        let mut world = holder(&policy, us(80), ms(5));
+        world.run_until(ms(60));
+        let entered = world.switches(0).into_iter().filter(|(_, vcpu)| *vcpu == 0);
+        let (again, _) = entered.clone().nth(1).expect("its second turn");
+        let left = preemptions(&world, 0)[1].0;
+        assert_eq!(left - again, second, "repay={repay}");
+    }
+}
+
+#[test]
+fn an_extra_turn_is_taken_whole_and_only_once() {
+    let mut world = holder("rr:quantum=10ms+hint:extra=2ms", us(80), us(100));
+    world.run_until(ms(30));
+    assert_eq!(
+        preemptions(&world, 0)[0],
+        (ms(12), 0),
+        "the section is long over"
+    );
+    let always = repeat(&[Step::GuestLock(1), Step::Run(ms(1)), Step::GuestUnlock(1)]);
+    let vcpus = vec![(plain(0), always), (plain(0), spin())];
+    let mut world = World::new("rr:quantum=10ms+hint:extra=2ms", 1, vcpus);
+    world.run_until(ms(100));
+    for (at, _) in preemptions(&world, 0) {
+        assert_eq!(at.0 % 22_000_000, 12_000_000, "once each turn");
+    }
+}
+
+#[test]
+fn a_holder_that_never_releases_takes_no_more_than_its_share_and_the_grace() {
+    let holder = first_then(&[Step::GuestLock(1)], &[Step::Run(secs(100))]);
+    for info in LAYERS {
+        for policy in ["rr:quantum=10ms", "eevdf", "stride", "cfs"] {
+            let policy = format!("{policy}+{}", info.name);
+            let vcpus = vec![
+                (plain(0), holder.clone()),
+                (plain(0), spin()),
+                (plain(0), spin()),
+            ];
+            let mut world = World::new(&policy, 1, vcpus);
+            let mut before = Nanos::ZERO;
+            world.run_until(ms(100));
+            for window in 0..5 {
+                world.run_until(ms(100) + secs(window));
+                let had = world.ran(0) - before;
+                before = world.ran(0);
+                // A turn of the longest slice may fall on either side; `hint` adds 4 ms to each.
+                let grace = if info.name == "hint" { ms(120) } else { ms(40) };
+                let share = Nanos(1_000_000_000 / 3);
+                assert!(
+                    window == 0 || had <= share + grace,
+                    "{policy}: {had} of a second"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn without_locks_every_layer_decides_as_the_bare_policy() {
+    let vcpus = || {
+        let busy = repeat(&[Step::Run(us(700)), Step::Sleep(us(300))]);
+        let marked = repeat(&[Step::Run(ms(2)), Step::Yield, Step::HostWait(us(50))]);
+        vec![
+            (plain(0), spin()),
+            (plain(0), busy),
+            (plain(1), marked),
+            (plain(1), spin()),
+        ]
+    };
+    for policy in [
+        "rr", "eevdf", "cfs", "fss", "ts", "credit", "credit2", "stride", "4bsd", "ule",
+    ] {
+        let mut bare = World::new(policy, 2, vcpus());
+        bare.run_until(secs(1));
+        for info in LAYERS {
+            let mut world = World::new(&format!("{policy}+{}", info.name), 2, vcpus());
+            world.run_until(secs(1));
+            assert!(bare.effects == world.effects, "{policy}+{}", info.name);
+        }
+    }
+}
+
+#[test]
+fn a_directed_yield_goes_to_the_preempted_holder_and_not_to_a_spinner() {
+    let member = repeat(&[
+        Step::Run(us(300)),
+        Step::GuestLock(1),
+        Step::Run(us(100)),
+        Step::GuestUnlock(1),
+    ]);
+    let vcpus = (0..32).map(|_| (plain(0), member.clone())).collect();
+    let mut world = World::new("eevdf+yieldto", 4, vcpus);
+    world.run_until(secs(2));
+    let mut held = [0; 32];
+    let mut yields = 0;
+    for event in &world.events {
+        match event.kind {
+            EventKind::Locks { held: now, .. } => held[event.vcpu.index()] = now,
+            EventKind::YieldedTo(VcpuId(to)) => {
+                yields += 1;
+                assert!(
+                    held[to as usize] > 0,
+                    "at {}: to one that holds nothing",
+                    event.at
+                );
+            }
+            _ => {}
+        }
+    }
+    assert!(yields > 10, "there was reason to yield: {yields}");
+}
