@@ -216,6 +216,16 @@ pub enum Slice {
 /// The slice of a vCPU that was taken from a policy that says nothing of its own on it.
 const TAKEN: Nanos = Nanos::from_millis(10);
 
+/// Whether a policy has queues of cores to which it can bind a vCPU.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Pinned {
+    /// It has, and the vCPU is bound.
+    Yes,
+    /// It has none, or does not bind.
+    No,
+}
+
 /// Who runs next on a core.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -297,6 +307,12 @@ pub trait Policy: Debug + Send {
     fn take(&mut self, now: Nanos, _core: CoreId, vcpu: VcpuId) -> Slice {
         self.remove(now, vcpu);
         Slice::For(TAKEN)
+    }
+
+    /// Binds a vCPU to the queue of a core, or sets it free: from its next `enqueue` on it is queued
+    /// there and nowhere else. It concerns donors, which run nowhere themselves.
+    fn pin(&mut self, _vcpu: VcpuId, _to: Option<CoreId>) -> Pinned {
+        Pinned::No
     }
 
     /// Chooses who runs on an idle core and takes it off its queue. A work-conserving policy answers

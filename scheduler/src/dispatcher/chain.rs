@@ -5,7 +5,8 @@ use super::{Dispatcher, Output, State};
 use crate::effect::Effect;
 use crate::event::{Charged, EventKind, PreemptReason, Until, Waits};
 use crate::ids::{CoreId, GuestLockId, VcpuId};
-use crate::policy::{Enqueue, Slice};
+use crate::layers::{Elsewhere, Return};
+use crate::policy::{Enqueue, Pinned, Slice};
 
 /// What is at the end of a chain of waits.
 #[must_use]
@@ -93,10 +94,21 @@ impl Dispatcher {
         let entry = &self.vcpus[vcpu.index()];
         let asleep = entry.sleeps;
         let waits = asleep.is_some() || entry.guest.waits_for.is_some();
+        if entry.moved && asleep.is_none() {
+            self.comes_back(core, vcpu, out);
+            return None;
+        }
         if self.layers.chain.is_none() || !waits {
             return Some(Turn::own(vcpu, slice));
         }
-        match (self.chain_end(vcpu), asleep) {
+        let end = self.chain_end(vcpu);
+        if asleep.is_some()
+            && let End::Runnable(owner) | End::OnCore(owner) = end
+            && self.moves(core, vcpu, owner, out)
+        {
+            return None;
+        }
+        match (end, asleep) {
             (End::Runnable(owner), _) => Some(self.lend(core, vcpu, owner, slice)),
             (End::OnCore(owner) | End::Asleep(owner), Some(_)) => {
                 self.set_aside(core, vcpu, Some(owner));
@@ -191,6 +203,67 @@ impl Dispatcher {
                 End::OnCore(owner) | End::Asleep(owner) => self.go_behind(vcpu, Some(owner)),
                 End::Free | End::Circle => {}
             }
+        }
+    }
+
+    /// A sleeping vCPU that is on the core for the policy moves to the queue of its owner's core, if the
+    /// layer says so, the policy can, and it is not there already.
+    pub(super) fn moves(
+        &mut self,
+        core: CoreId,
+        vcpu: VcpuId,
+        owner: VcpuId,
+        out: &mut Output,
+    ) -> bool {
+        let follows = self
+            .layers
+            .chain
+            .is_some_and(|chain| matches!(chain.elsewhere, Elsewhere::Follows(_)));
+        let home = self.vcpus[owner.index()].last_core;
+        let Some(home) = home.filter(|home| follows && *home != core) else {
+            return false;
+        };
+        if self.policy.pin(vcpu, Some(home)) == Pinned::No {
+            return false;
+        }
+        self.vcpu(vcpu).moved = true;
+        let why = Enqueue::Preempted(core, PreemptReason::LockWait);
+        let placed = self.requeue(vcpu, why, out);
+        self.placed.push((vcpu, placed));
+        true
+    }
+
+    /// One that has moved, and waits no more, is picked on its last owner's core: it is placed anew.
+    fn comes_back(&mut self, core: CoreId, vcpu: VcpuId, out: &mut Output) {
+        self.stays_free(vcpu);
+        self.policy.block(self.now, core, vcpu, Waits::Host);
+        let placed = self.requeue(vcpu, Enqueue::Wake, out);
+        self.placed.push((vcpu, placed));
+    }
+
+    /// It is bound to no core's queue any more.
+    fn stays_free(&mut self, vcpu: VcpuId) {
+        if std::mem::take(&mut self.vcpu(vcpu).moved) {
+            let _ = self.policy.pin(vcpu, None);
+        }
+    }
+
+    /// A vCPU waits no longer. Whether it stays where it is queued until it is picked there.
+    pub(super) fn stays_moved(&mut self, vcpu: VcpuId) -> bool {
+        let on_pick = self
+            .layers
+            .chain
+            .is_some_and(|chain| chain.elsewhere == Elsewhere::Follows(Return::OnPick));
+        let stays = on_pick && self.vcpus[vcpu.index()].moved;
+        if !stays {
+            self.stays_free(vcpu);
+        }
+        stays
+    }
+
+    pub(super) fn consider_placed(&mut self, out: &mut Output) {
+        while let Some((vcpu, home)) = self.placed.pop() {
+            self.consider_if_ready(home, vcpu, out);
         }
     }
 

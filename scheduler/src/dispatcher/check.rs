@@ -65,7 +65,7 @@ impl Dispatcher {
             .vcpus
             .iter()
             .enumerate()
-            .filter(|(_, v)| v.state == State::Ready && v.sleeps.is_none());
+            .filter(|(_, v)| v.state == State::Ready && v.sleeps.is_none() && !v.moved);
         let (index, _) = waiting.min_by_key(|(index, v)| (v.ready_since, *index))?;
         u32::try_from(index).ok().map(VcpuId)
     }

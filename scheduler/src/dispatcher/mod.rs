@@ -132,6 +132,8 @@ struct Vcpu {
     guest: GuestLocks,
     /// It is set aside until this one leaves its core, wakes, or gives up a lock.
     behind: Option<VcpuId>,
+    /// It has moved to the queue of its owner's core.
+    moved: bool,
     /// Those that are set aside until this one does so.
     followers: Vec<VcpuId>,
     last_core: Option<CoreId>,
@@ -190,6 +192,8 @@ pub struct Dispatcher {
     aside: usize,
     locks: HostLocks,
     guest_owners: BTreeMap<GuestLockId, VcpuId>,
+    /// Who was put on a queue elsewhere while a core was being given away: to be considered there.
+    placed: Vec<(VcpuId, CoreId)>,
     /// A circle of waits that may be a trick of reading words one after the other, and since when.
     suspects: Option<(Nanos, Vec<VcpuId>)>,
     wake_armed: Vec<Option<Nanos>>,
@@ -266,6 +270,7 @@ impl Dispatcher {
             aside: 0,
             locks: HostLocks::new(config.host_locks),
             guest_owners: BTreeMap::new(),
+            placed: Vec::new(),
             suspects: None,
             wake_armed: vec![None; config.vcpus.len()],
             periodic_armed: vec![None; config.vcpus.len()],
@@ -284,6 +289,7 @@ impl Dispatcher {
     pub fn handle(&mut self, now: Nanos, input: Input, out: &mut Output) {
         self.now = self.now.max(now);
         self.dispatch(input, out);
+        self.consider_placed(out);
         self.fill_idle_cores(out);
         self.fill_with_those_aside(out);
         self.arm_clocks(out);
@@ -401,6 +407,7 @@ impl Vcpu {
             sleeps: None,
             guest: GuestLocks::default(),
             behind: None,
+            moved: false,
             followers: Vec::new(),
             last_core: None,
             ready_since: Nanos::ZERO,

@@ -265,6 +265,8 @@ impl Dispatcher {
                 if self.lends(on) {
                     self.vcpu(vcpu).sleeps = Some(on);
                     match self.chain_end(vcpu) {
+                        End::Runnable(owner) | End::OnCore(owner)
+                            if self.moves(core, vcpu, owner, out) => {}
                         End::Runnable(owner) => {
                             self.turn_goes_on(core, vcpu, owner, rest, &mut left, out);
                         }
@@ -518,6 +520,10 @@ impl Dispatcher {
         }
         self.vcpu(vcpu).sleeps = None;
         self.emit(out, vcpu, EventKind::Woken(by));
+        if self.stays_moved(vcpu) && state == State::Ready {
+            self.policy.woken_by(self.now, vcpu, by);
+            return;
+        }
         match state {
             // Its turn is used by another one until that one has stopped.
             State::Lent(core) => self.kick_now(core, PreemptReason::LoanOver, out),

@@ -26,6 +26,27 @@ pub struct Chain {
     pub spin_window: Option<Nanos>,
     /// Whether the owner's guest is told who lent it the turn, to hand the lock to that one.
     pub blocked_donor: bool,
+    /// What becomes of a sleeping waiter whose owner is on, or queued at, another core.
+    pub elsewhere: Elsewhere,
+}
+
+/// What becomes of a sleeping waiter whose owner is on, or queued at, another core.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Elsewhere {
+    /// It is set aside while the owner runs; an owner that is queued is fetched to the waiter's core.
+    Aside,
+    /// It moves to the queue of the owner's core, where it stays as a donor, and comes back as said.
+    /// Where a policy has no queues of cores it is as with `Aside`.
+    Follows(Return),
+}
+
+/// When a waiter that has moved to its owner's core and has the lock is placed anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Return {
+    /// When it is woken.
+    OnWake,
+    /// When it is picked there.
+    OnPick,
 }
 
 /// The option for the length of spinning before a vCPU says so.

@@ -1,8 +1,9 @@
 //! `proxy`: who waits for a lock lends its turn to the owner, and the lock is handed on.
 
 use super::chain::{self, WINDOW};
-use super::{Chain, Layer, LayerInfo};
+use super::{Chain, Elsewhere, Layer, LayerInfo, Return};
 use crate::event::Charged;
+use crate::spec::{OptionInfo, OptionKind, Options, SWITCH};
 
 pub(crate) const INFO: LayerInfo = LayerInfo {
     name: "proxy",
@@ -12,6 +13,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
         "When the policy picks such a donor, the owner runs in its stead, on the donor's slice and account (scheduling context and execution context apart). The owner keeps its own place in the queue.",
         "The end on a core, or asleep: a sleeping donor is set aside until it leaves that core runnable, wakes, or gives up a lock; a spinning one spins.",
         "The loan is over when the donor's slice is, or when the donor no longer waits: its core is asked back at once.",
+        "With `migrate=on` (as in the series, blocked-waiter migration) a sleeping donor whose owner is on, or queued at, another core moves to that core's queue and stays there, whatever else idles; with the lock it is placed anew when it wakes (`return=wake`, the step in try-to-wake-up) or when it is picked there (`return=pick`).",
         "Guest mutexes are handed over (`handoff=on`): a waiter does not spin, an unlock gives the mutex to a waiter; to the one that lent its turn if there is one (`blocked-donor=on`), else to the first in line.",
     ],
     source: "Linux proxy execution, series v4 to v6 (2023): blocked_on, donor and curr, mutex hand-off, blocked_donor, sleeping owners",
@@ -20,13 +22,38 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
         "A donor that is set aside comes back as after a sleep.",
         "An owner whose own turn comes on another core while it uses a donor's does not run twice: its own claim waits.",
     ],
-    options: &[WINDOW, chain::hand_off("on"), chain::blocked_donor("on")],
+    options: &[
+        WINDOW,
+        chain::hand_off("on"),
+        chain::blocked_donor("on"),
+        OptionInfo {
+            name: "migrate",
+            kind: SWITCH,
+            default: "off",
+            help: "a sleeping donor moves to the queue of its owner's core (eevdf); off: it is set aside while the owner runs",
+        },
+        OptionInfo {
+            name: "return",
+            kind: OptionKind::Word(&["wake", "pick"]),
+            default: "wake",
+            help: "with migrate=on, when a donor that has moved and has the lock is placed anew: when it is woken, or only when it is picked there",
+        },
+    ],
     build: |options| {
         Layer::Chain(Chain {
             charged: Charged::Donor,
             mutex: chain::mutex_mode(options),
             spin_window: options.time_or_word("window"),
             blocked_donor: options.on("blocked-donor"),
+            elsewhere: elsewhere(options),
         })
     },
 };
+
+fn elsewhere(options: &Options) -> Elsewhere {
+    match (options.on("migrate"), options.word("return")) {
+        (false, _) => Elsewhere::Aside,
+        (true, "pick") => Elsewhere::Follows(Return::OnPick),
+        (true, _) => Elsewhere::Follows(Return::OnWake),
+    }
+}

@@ -5,7 +5,7 @@
 //! sees the whole chain at the moment it decides, so it need not choose between the two.
 
 use super::chain::{self, WINDOW};
-use super::{Chain, Layer, LayerInfo};
+use super::{Chain, Elsewhere, Layer, LayerInfo};
 use crate::event::Charged;
 
 pub(crate) const INFO: LayerInfo = LayerInfo {
@@ -26,6 +26,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
             mutex: chain::mutex_mode(options),
             spin_window: options.time_or_word("window"),
             blocked_donor: false,
+            elsewhere: Elsewhere::Aside,
         })
     },
 };

@@ -295,6 +295,8 @@ fn layered() -> impl Strategy<Value = String> {
         "proxy",
         "relay",
         "delay+proxy",
+        "proxy:migrate=on",
+        "proxy:migrate=on,return=pick",
         "hint+relay",
         "delay:most=100us+pi",
         "yieldto",

@@ -26,7 +26,11 @@ fn all(queues: &Queues) -> impl Iterator<Item = CoreId> + use<> {
 
 /// The core for one that wakes or is new.
 pub(super) fn place(queues: &Queues, vcpu: VcpuId) -> CoreId {
-    let last = queues.entities[vcpu.index()].core;
+    let entity = &queues.entities[vcpu.index()];
+    if let Some(bound) = entity.bound {
+        return bound;
+    }
+    let last = entity.core;
     if let Some(last) = last.filter(|last| queues.is_idle(*last)) {
         return last;
     }
@@ -35,15 +39,22 @@ pub(super) fn place(queues: &Queues, vcpu: VcpuId) -> CoreId {
     idle.or(last).or_else(least).unwrap_or(CoreId(0))
 }
 
+/// Those that wait on the core's queue and may go elsewhere.
+fn movable(queues: &Queues, core: CoreId) -> impl Iterator<Item = VcpuId> + use<'_> {
+    let free = |vcpu: &VcpuId| queues.entities[vcpu.index()].bound.is_none();
+    queues.waiting(core).filter(free)
+}
+
 /// Brings one over to an idle core from the longest queue.
 pub(super) fn pull(queues: &mut Queues, to: CoreId, now: Nanos) -> Option<VcpuId> {
     let length = |core: &CoreId| queues.cores[core.index()].runnable;
-    let longest = all(queues).filter(|core| length(core) > 0);
+    let gives = |core: &CoreId| length(core) > 0 && movable(queues, *core).next().is_some();
+    let longest = all(queues).filter(gives);
     let from = longest.max_by_key(|core| (length(core), std::cmp::Reverse(*core)))?;
     queues.update(from, now);
     let eligible = |vcpu: &VcpuId| queues.eligible(from, *vcpu);
-    let first = queues.waiting(from).find(eligible);
-    let vcpu = first.or_else(|| queues.waiting(from).next())?;
+    let first = movable(queues, from).find(eligible);
+    let vcpu = first.or_else(|| movable(queues, from).next())?;
     queues.migrate(from, to, vcpu);
     Some(vcpu)
 }
@@ -107,7 +118,7 @@ fn improvement(queues: &Queues) -> Option<Move> {
         let served = queues.entities[vcpu.index()].served;
         (served, std::cmp::Reverse(*vcpu))
     };
-    let vcpu = queues.waiting(from).filter(fits).max_by_key(served)?;
+    let vcpu = movable(queues, from).filter(fits).max_by_key(served)?;
     Some(Move { from, to, vcpu })
 }
 
@@ -126,6 +137,11 @@ fn turn(queues: &Queues, margin: i64) -> Option<Move> {
     let room = queues.load(from) - queues.load(to);
     let fits = |vcpu: &VcpuId| queues.entities[vcpu.index()].weight <= room;
     let most = |vcpu: &VcpuId| (served(vcpu), std::cmp::Reverse(*vcpu));
-    let vcpu = busy.into_iter().filter(fits).max_by_key(most)?;
+    let free = |vcpu: &VcpuId| queues.entities[vcpu.index()].bound.is_none();
+    let vcpu = busy
+        .into_iter()
+        .filter(free)
+        .filter(fits)
+        .max_by_key(most)?;
     (had - missed > margin).then_some(Move { from, to, vcpu })
 }

@@ -24,6 +24,8 @@ pub(super) struct Entity {
     pub(super) served: i64,
     /// It is to go to this core when it leaves its own.
     pub(super) sent_to: Option<CoreId>,
+    /// The core to whose queue it is bound, as a donor.
+    pub(super) bound: Option<CoreId>,
 }
 
 /// How a deadline comes about.
@@ -71,6 +73,7 @@ impl Entity {
             delayed: false,
             served: 0,
             sent_to: None,
+            bound: None,
         }
     }
 

@@ -30,7 +30,8 @@ use crate::event::Waits;
 use crate::ids::{CoreId, VcpuId};
 use crate::policies::nice::weight_of_nice;
 use crate::policy::{
-    Clocks, Enqueue, Pick, Placed, Policy, Preempt, Refused, Resched, Slice, SliceEnd, VcpuParams,
+    Clocks, Enqueue, Pick, Pinned, Placed, Policy, Preempt, Refused, Resched, Slice, SliceEnd,
+    VcpuParams,
 };
 use crate::registry::{PolicyInfo, ScheduledBy};
 use crate::spec::{OptionInfo, OptionKind, Options, SWITCH};
@@ -174,10 +175,14 @@ impl Eevdf {
 
     fn wake(&mut self, now: Nanos, vcpu: VcpuId, request: Request) -> CoreId {
         let entity = self.queues.entity(vcpu);
+        let here = entity.bound.is_none_or(|bound| entity.core == Some(bound));
         if let (true, Some(core)) = (entity.delayed, entity.core) {
             self.queues.update(core, now);
-            self.queues.wake_delayed(core, vcpu);
-            return core;
+            if here {
+                self.queues.wake_delayed(core, vcpu);
+                return core;
+            }
+            self.queues.end_delay(core, vcpu);
         }
         let core = balance::place(&self.queues, vcpu);
         self.queues.update(core, now);
@@ -249,6 +254,13 @@ impl Policy for Eevdf {
                 self.put_back(now, core, vcpu)
             }
         })
+    }
+
+    fn pin(&mut self, vcpu: VcpuId, to: Option<CoreId>) -> Pinned {
+        let entity = self.queues.entity(vcpu);
+        entity.bound = to;
+        entity.sent_to = to;
+        Pinned::Yes
     }
 
     fn remove(&mut self, _now: Nanos, vcpu: VcpuId) {

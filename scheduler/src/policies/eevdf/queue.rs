@@ -182,7 +182,7 @@ impl Queues {
     }
 
     /// A sleeper whose debt is paid leaves the queue. It keeps no credit.
-    fn end_delay(&mut self, core: CoreId, vcpu: VcpuId) {
+    pub(super) fn end_delay(&mut self, core: CoreId, vcpu: VcpuId) {
         let lag = self.clamped_lag(core, vcpu).min(0);
         self.take(core, vcpu);
         let entity = self.entity(vcpu);
