@@ -5,7 +5,7 @@ use super::{Dispatcher, Output, State};
 use crate::effect::Effect;
 use crate::event::{Charged, EventKind, PreemptReason, Until, Waits};
 use crate::ids::{CoreId, GuestLockId, VcpuId};
-use crate::layers::{Elsewhere, Return};
+use crate::layers::{Chain, Elsewhere, Return};
 use crate::policy::{Enqueue, Pinned, Slice};
 
 /// What is at the end of a chain of waits.
@@ -25,6 +25,14 @@ pub(super) enum End {
 }
 
 impl Dispatcher {
+    /// The rules for the turns of those that wait, if they lend them.
+    pub(super) const fn chain(&self) -> Option<Chain> {
+        match self.layers.chain {
+            Some(chain) if chain.lends => Some(chain),
+            _ => None,
+        }
+    }
+
     /// The owner of the lock that a vCPU waits for, asleep or spinning.
     pub(super) fn waits_for(&self, vcpu: VcpuId) -> Option<VcpuId> {
         let entry = &self.vcpus[vcpu.index()];
@@ -79,7 +87,7 @@ impl Dispatcher {
 
     /// Whether a wait is one for a lock, which a chain can be followed through.
     pub(super) const fn lends(&self, on: Waits) -> bool {
-        self.layers.chain.is_some() && matches!(on, Waits::HostLock(..) | Waits::GuestLock(_))
+        self.chain().is_some() && matches!(on, Waits::HostLock(..) | Waits::GuestLock(_))
     }
 
     /// What becomes of the turn of a vCPU that the policy has just picked for the core. None: it was
@@ -98,7 +106,7 @@ impl Dispatcher {
             self.comes_back(core, vcpu, out);
             return None;
         }
-        if self.layers.chain.is_none() || !waits {
+        if self.chain().is_none() || !waits {
             return Some(Turn::own(vcpu, slice));
         }
         let end = self.chain_end(vcpu);
@@ -133,10 +141,7 @@ impl Dispatcher {
         owner: VcpuId,
         slice: Slice,
     ) -> Turn {
-        let charged = self
-            .layers
-            .chain
-            .map_or(Charged::Donor, |chain| chain.charged);
+        let charged = self.chain().map_or(Charged::Donor, |chain| chain.charged);
         match charged {
             Charged::Donor => {
                 self.put(donor, State::Lent(core));
@@ -216,8 +221,7 @@ impl Dispatcher {
         out: &mut Output,
     ) -> bool {
         let follows = self
-            .layers
-            .chain
+            .chain()
             .is_some_and(|chain| matches!(chain.elsewhere, Elsewhere::Follows(_)));
         let home = self.vcpus[owner.index()].last_core;
         let Some(home) = home.filter(|home| follows && *home != core) else {
@@ -251,8 +255,7 @@ impl Dispatcher {
     /// A vCPU waits no longer. Whether it stays where it is queued until it is picked there.
     pub(super) fn stays_moved(&mut self, vcpu: VcpuId) -> bool {
         let on_pick = self
-            .layers
-            .chain
+            .chain()
             .is_some_and(|chain| chain.elsewhere == Elsewhere::Follows(Return::OnPick));
         let stays = on_pick && self.vcpus[vcpu.index()].moved;
         if !stays {
@@ -382,7 +385,7 @@ impl Dispatcher {
     }
 
     fn tells_donor(&self, vcpu: VcpuId, donor: VcpuId) -> bool {
-        let tells = self.layers.chain.is_some_and(|chain| chain.blocked_donor);
+        let tells = self.chain().is_some_and(|chain| chain.blocked_donor);
         tells && self.vcpus[vcpu.index()].vm == self.vcpus[donor.index()].vm
     }
 

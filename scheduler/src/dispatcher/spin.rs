@@ -18,7 +18,7 @@ impl Dispatcher {
         self.look_for_deadlock(vcpu, out);
         self.call_back_runnable(vcpu, out);
         let lent = self.cores[core.index()].donor.is_some();
-        if self.layers.chain.is_some()
+        if self.chain().is_some()
             && let End::Runnable(owner) = self.chain_end(vcpu)
         {
             let why = PreemptReason::LockWait;

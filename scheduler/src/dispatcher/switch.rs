@@ -322,7 +322,7 @@ impl Dispatcher {
         left: &mut Left,
         out: &mut Output,
     ) {
-        match self.layers.chain.map(|chain| chain.charged) {
+        match self.chain().map(|chain| chain.charged) {
             Some(Charged::Donor) => left.next = Some(self.lend(core, vcpu, owner, rest)),
             Some(Charged::Owner) | None => {
                 let why = Enqueue::Preempted(core, PreemptReason::LockWait);

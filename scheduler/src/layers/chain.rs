@@ -18,6 +18,8 @@ use crate::time::Nanos;
 /// The rules of a layer that follows chains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chain {
+    /// Whether who waits lends its turn at all.
+    pub lends: bool,
     /// On whose account the owner runs.
     pub charged: Charged,
     /// How guests' mutexes work that leave it open.

@@ -145,7 +145,9 @@ impl Layers {
     pub fn hints(&self) -> GuestHints {
         let chain = self.chain.as_ref();
         let windows = [
-            chain.and_then(|chain| chain.spin_window),
+            chain
+                .filter(|chain| chain.lends)
+                .and_then(|chain| chain.spin_window),
             self.spin.as_ref().map(DirectedYield::window),
         ];
         GuestHints {

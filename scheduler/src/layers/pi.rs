@@ -22,6 +22,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
     options: &[WINDOW, chain::hand_off("off")],
     build: |options| {
         Layer::Chain(Chain {
+            lends: true,
             charged: Charged::Owner,
             mutex: chain::mutex_mode(options),
             spin_window: options.time_or_word("window"),

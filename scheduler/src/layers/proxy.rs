@@ -27,6 +27,12 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
         chain::hand_off("on"),
         chain::blocked_donor("on"),
         OptionInfo {
+            name: "lend",
+            kind: SWITCH,
+            default: "on",
+            help: "who waits lends its turn; off: only the guests' mutexes are handed over, as the first step of the series",
+        },
+        OptionInfo {
             name: "migrate",
             kind: SWITCH,
             default: "off",
@@ -41,6 +47,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
     ],
     build: |options| {
         Layer::Chain(Chain {
+            lends: options.on("lend"),
             charged: Charged::Donor,
             mutex: chain::mutex_mode(options),
             spin_window: options.time_or_word("window"),
