@@ -5,7 +5,7 @@ use super::{Dispatcher, Output, State};
 use crate::effect::Effect;
 use crate::event::{Charged, EventKind, PreemptReason, Until, Waits};
 use crate::ids::{CoreId, GuestLockId, VcpuId};
-use crate::layers::{Chain, Elsewhere, Return};
+use crate::layers::{Chain, Elsewhere, LoanEnds, Return};
 use crate::policy::{Enqueue, Pinned, Slice};
 
 /// What is at the end of a chain of waits.
@@ -393,7 +393,27 @@ impl Dispatcher {
     pub(super) fn retire_donor(&mut self, core: CoreId, donor: VcpuId, out: &mut Output) {
         self.charge(core);
         self.policy.retire(self.now, core, donor);
+        self.on_its_own(core, donor, out);
+    }
+
+    /// A donor no longer waits: its core is asked back, or the two compete.
+    pub(super) fn loan_over(&mut self, core: CoreId, donor: VcpuId, out: &mut Output) {
+        let ends = self.chain().map_or(LoanEnds::AtOnce, |chain| chain.ends);
+        if ends == LoanEnds::AtOnce || self.cores[core.index()].kicked.is_some() {
+            return self.kick_now(core, PreemptReason::LoanOver, out);
+        }
+        self.charge(core);
+        let why = Enqueue::Preempted(core, PreemptReason::LoanOver);
+        let home = self.requeue(donor, why, out);
+        self.on_its_own(core, donor, out);
+        self.consider_if_ready(home, donor, out);
+    }
+
+    /// Who has used a donor's turn goes on, on its own account.
+    fn on_its_own(&mut self, core: CoreId, donor: VcpuId, out: &mut Output) {
         self.cores[core.index()].donor = None;
+        let owed = &mut self.cores[core.index()].owed;
+        let _ = owed.take_if(|(_, why)| *why == PreemptReason::LoanOver);
         let Some(vcpu) = self.cores[core.index()].vcpu else {
             return;
         };

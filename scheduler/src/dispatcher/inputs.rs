@@ -172,7 +172,10 @@ impl Dispatcher {
         if let Some((until, why)) = self.cores[core.index()].owed
             && until == moment
         {
-            self.kick_now(core, why, out);
+            match self.cores[core.index()].donor {
+                Some(donor) if why == PreemptReason::LoanOver => self.loan_over(core, donor, out),
+                _ => self.kick_now(core, why, out),
+            }
         }
     }
 

@@ -526,7 +526,7 @@ impl Dispatcher {
         }
         match state {
             // Its turn is used by another one until that one has stopped.
-            State::Lent(core) => self.kick_now(core, PreemptReason::LoanOver, out),
+            State::Lent(core) => self.loan_over(core, vcpu, out),
             // A donor is placed anew, as anybody who wakes.
             State::Ready => {
                 self.policy.remove(self.now, vcpu);

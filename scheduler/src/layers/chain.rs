@@ -28,6 +28,8 @@ pub struct Chain {
     pub spin_window: Option<Nanos>,
     /// Whether the owner's guest is told who lent it the turn, to hand the lock to that one.
     pub blocked_donor: bool,
+    /// What a donor's core does when the donor no longer waits.
+    pub ends: LoanEnds,
     /// What becomes of a sleeping waiter whose owner is on, or queued at, another core.
     pub elsewhere: Elsewhere,
 }
@@ -40,6 +42,15 @@ pub enum Elsewhere {
     /// It moves to the queue of the owner's core, where it stays as a donor, and comes back as said.
     /// Where a policy has no queues of cores it is as with `Aside`.
     Follows(Return),
+}
+
+/// What happens on a donor's core when the donor no longer waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoanEnds {
+    /// The core is asked back at once.
+    AtOnce,
+    /// The owner goes on, on its own account, until the policy prefers the donor or another one.
+    ByPolicy,
 }
 
 /// When a waiter that has moved to its owner's core and has the lock is placed anew.

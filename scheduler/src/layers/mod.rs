@@ -18,7 +18,7 @@ pub mod proxy;
 pub mod relay;
 pub mod yieldto;
 
-pub use chain::{Chain, Elsewhere, Return};
+pub use chain::{Chain, Elsewhere, LoanEnds, Return};
 pub use delay::{Grace, GraceEnds};
 pub use yieldto::DirectedYield;
 

@@ -1,7 +1,7 @@
 //! `pi`: who owns a lock runs when its best waiter would, and pays for it itself.
 
 use super::chain::{self, WINDOW};
-use super::{Chain, Elsewhere, Layer, LayerInfo};
+use super::{Chain, Elsewhere, Layer, LayerInfo, LoanEnds};
 use crate::event::Charged;
 
 pub(crate) const INFO: LayerInfo = LayerInfo {
@@ -27,6 +27,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
             mutex: chain::mutex_mode(options),
             spin_window: options.time_or_word("window"),
             blocked_donor: false,
+            ends: LoanEnds::AtOnce,
             elsewhere: Elsewhere::Aside,
         })
     },

@@ -1,7 +1,7 @@
 //! `proxy`: who waits for a lock lends its turn to the owner, and the lock is handed on.
 
 use super::chain::{self, WINDOW};
-use super::{Chain, Elsewhere, Layer, LayerInfo, Return};
+use super::{Chain, Elsewhere, Layer, LayerInfo, LoanEnds, Return};
 use crate::event::Charged;
 use crate::spec::{OptionInfo, OptionKind, Options, SWITCH};
 
@@ -52,6 +52,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
             mutex: chain::mutex_mode(options),
             spin_window: options.time_or_word("window"),
             blocked_donor: options.on("blocked-donor"),
+            ends: LoanEnds::AtOnce,
             elsewhere: elsewhere(options),
         })
     },

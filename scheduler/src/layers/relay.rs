@@ -5,7 +5,7 @@
 //! sees the whole chain at the moment it decides, so it need not choose between the two.
 
 use super::chain::{self, WINDOW};
-use super::{Chain, Elsewhere, Layer, LayerInfo};
+use super::{Chain, Elsewhere, Layer, LayerInfo, LoanEnds};
 use crate::event::Charged;
 
 pub(crate) const INFO: LayerInfo = LayerInfo {
@@ -14,6 +14,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
     rules: &[
         "Guest mutexes are taken by whoever comes first, and a waiter spins while the owner is on a core (`handoff=off`): no switch where sections are short.",
         "A waiter whose owner is off core sleeps (mutex), or has spun for `window` (spinning locks): its turn is lent to the owner at the end of its chain, as with `proxy`.",
+        "When a donor no longer waits, the owner goes on, on its own account, and the donor competes with it as anybody who wakes: no switch that the policy does not want.",
         "A waiter whose owner is on a core is not queued behind it: nothing piles up on the owner's core.",
         "A sleeping mutex is handed to its first waiter once that one has woken in vain, so that a waiter is overtaken by at most one owner: its wait is bounded by two critical sections.",
     ],
@@ -27,6 +28,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
             mutex: chain::mutex_mode(options),
             spin_window: options.time_or_word("window"),
             blocked_donor: false,
+            ends: LoanEnds::ByPolicy,
             elsewhere: Elsewhere::Aside,
         })
     },
