@@ -162,7 +162,7 @@ fn a_spinner_lends_its_turn_when_its_window_is_over() {
             (nice(0), spin()),
         ];
         let mut world = World::new(&format!("eevdf+{layer}"), 1, vcpus);
-        world.run_until(ms(20));
+        world.run_until(ms(200));
         let spun = world.ran(1);
         assert!(
             spun >= ms(1) && spun < ms(3),
