@@ -42,6 +42,16 @@ const TEXTS: &[(&str, &str)] = scenarios![
     "rt-hog",
     "vm-storm",
     "thousand",
+    "convoy",
+    "convoy-alone",
+    "inversion-two",
+    "inversion-rwlock",
+    "inversion-mutex",
+    "inversion-kpri",
+    "ping-flood",
+    "ithread",
+    "sticky",
+    "audio",
 ];
 
 /// What a list of scenarios shows of one.
@@ -55,8 +65,9 @@ pub struct Embedded {
     pub options: String,
 }
 
-/// The text of an embedded scenario.
-pub(super) fn text(name: &str) -> Option<&'static str> {
+/// The text of an embedded scenario, if there is one of this name.
+#[must_use]
+pub fn text(name: &str) -> Option<&'static str> {
     let found = TEXTS.iter().find(|(known, _)| *known == name);
     found.map(|(_, text)| *text)
 }

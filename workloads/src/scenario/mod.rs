@@ -17,7 +17,7 @@ mod model;
 mod read;
 mod step;
 
-pub use embedded::{Embedded, embedded};
+pub use embedded::{Embedded, embedded, text as embedded_text};
 pub use error::{Position, Problem, ScenarioError, StepFault};
 pub use step::{LONGEST_STEP, SHORTEST_PERIOD, Statement, StepError, Target, WORDS};
 
