@@ -46,17 +46,20 @@ pub struct Ran {
 }
 
 /// The figures, and the kept copy if there is to be one.
-#[derive(Debug)]
-struct Listeners {
+struct Listeners<'a> {
     collector: Collector,
     writer: Option<RunWriter>,
+    also: Option<&'a mut dyn Observer>,
 }
 
-impl Observer for Listeners {
+impl Observer for Listeners<'_> {
     fn entries(&mut self, entries: &[Entry]) {
         self.collector.entries(entries);
         if let Some(writer) = &mut self.writer {
             writer.entries(entries);
+        }
+        if let Some(also) = &mut self.also {
+            also.entries(entries);
         }
     }
 }
@@ -73,6 +76,31 @@ pub fn run(
     remarks: Remarks,
     directory: Option<&Path>,
 ) -> Result<Ran, Failure> {
+    listened(setting, plan, label, remarks, directory, None)
+}
+
+/// The same without a kept copy, while somebody else listens to the stream.
+///
+/// # Errors
+/// If the run did not take place.
+pub fn observed(
+    setting: &Setting,
+    plan: &Plan,
+    label: &str,
+    remarks: Remarks,
+    also: &mut dyn Observer,
+) -> Result<Ran, Failure> {
+    listened(setting, plan, label, remarks, None, Some(also))
+}
+
+fn listened(
+    setting: &Setting,
+    plan: &Plan,
+    label: &str,
+    remarks: Remarks,
+    directory: Option<&Path>,
+    also: Option<&mut dyn Observer>,
+) -> Result<Ran, Failure> {
     let writer = interrupt::whole(|unfinished| {
         let writer = directory.map(RunWriter::create).transpose()?;
         *unfinished = writer.as_ref().map(|new| new.unfinished().to_owned());
@@ -82,6 +110,7 @@ pub fn run(
     let mut listeners = Listeners {
         collector: Collector::new(plan),
         writer,
+        also,
     };
     let disturbed = setting.disturb(plan)?;
     let outcome = {
@@ -94,7 +123,9 @@ pub fn run(
             .run(plan, remarks, interrupt::flag(), &mut observer)?
     };
     drop(disturbed);
-    let Listeners { collector, writer } = listeners;
+    let Listeners {
+        collector, writer, ..
+    } = listeners;
     let report = Report::build(plan, setting.backend.name(), collector, &outcome);
     let finish = |writer: RunWriter| {
         interrupt::whole(|unfinished| {

@@ -24,7 +24,14 @@ impl Setting {
     /// # Errors
     /// If there is no such scenario, or KVM is demanded and cannot be used.
     pub fn new(scenario: &str, conditions: &Conditions) -> Result<Self, Failure> {
-        let scenario = Scenario::load(scenario).bad_input()?;
+        Self::of(Scenario::load(scenario).bad_input()?, conditions)
+    }
+
+    /// Decides the backend for a scenario that was read already.
+    ///
+    /// # Errors
+    /// If KVM is demanded and cannot be used.
+    pub fn of(scenario: Scenario, conditions: &Conditions) -> Result<Self, Failure> {
         Ok(Self {
             conditions: conditions.clone(),
             backend: backend::decide(conditions, usize::from(scenario.cores))?,

@@ -1,114 +1,123 @@
-//! `stealtime reproduce`: a published finding, with the fault and with the fix.
+//! `stealtime reproduce`: what was seen on real systems, with the fault and without.
 //!
-//! A finding is a scenario, the ways to run it, and a criterion for each way. The ways run in turn,
-//! as often as asked; the verdict is computed from the reports.
+//! A finding is one file in `findings/`: its history, the scenarios and policies to run, what to
+//! measure, and criteria. The cases run in turn, as often as asked, on one backend or on two side by
+//! side; verdicts are computed from the measured figures.
 
-mod criterion;
-mod kpri_fss;
+mod distribution;
+mod findings;
+mod inversion;
+mod json;
+mod machine;
+mod measured;
+mod model;
+mod outcome;
+#[cfg(test)]
+mod page;
 mod print;
+mod rounds;
+mod sweep;
 
-use crate::args::{self, ReproduceArgs};
-use crate::execute::{self, Remarks};
-use crate::failure::{Blame, Outcome, Status};
-use crate::interrupt;
-use crate::planning::Setting;
+use crate::args::{BackendChoice, Form, ReproduceArgs, ReproduceBackend};
+use crate::execute::Remarks;
+use crate::failure::Blame;
+use crate::failure::{Failure, Outcome as Came, Status};
 use crate::show;
-use anyhow::Result;
-use criterion::{Row, Verdict};
-use stealtime_report::Report;
-use stealtime_scheduler::spec::PolicySpec;
-use stealtime_workloads::run::Plan;
+use anyhow::anyhow;
+use clap::builder::PossibleValuesParser;
+use machine::Machine;
+use model::Reproduction;
+use outcome::Outcome;
+use rounds::Orders;
+use stealtime_vmm::probe;
 
-/// One way to run a finding's scenario.
+/// The word for every finding.
+pub const ALL: &str = "all";
+
+/// The names that may be asked for.
+#[must_use]
+pub fn names() -> PossibleValuesParser {
+    let names = findings::ALL.iter().map(|finding| finding.name);
+    PossibleValuesParser::new(names.chain([ALL]))
+}
+
+/// A finding with what came of it on each backend.
 #[derive(Debug)]
-struct Way {
-    name: &'static str,
-    policy: &'static str,
+struct Reproduced {
+    finding: &'static Reproduction,
+    outcomes: Vec<Outcome>,
 }
 
-/// What is known of a published finding.
-#[derive(Debug)]
-struct Finding {
-    name: &'static str,
-    title: &'static str,
-    /// Where and when it was seen.
-    place: &'static str,
-    /// What happened.
-    story: &'static str,
-    scenario: &'static str,
-    ways: &'static [Way],
-    /// The line of a way, from the reports of its runs.
-    judge: fn(&Way, &Plan, &[Report]) -> Result<Row>,
-}
-
-/// All that came of it.
-#[derive(Debug)]
-struct Reproduction<'a> {
-    finding: &'a Finding,
-    backend: &'static str,
-    /// The plan of the first way; the others differ in the policy only.
-    plan: Plan,
-    rows: Vec<Row>,
-    /// What the report of the first run of each way says.
-    diagnoses: Vec<(&'static str, String)>,
-}
-
-impl Reproduction<'_> {
-    fn verdict(&self) -> Verdict {
-        let met = |row: &Row| row.verdict() == Verdict::Met;
-        if self.rows.iter().all(met) {
-            Verdict::Met
-        } else {
-            Verdict::NotMet
-        }
-    }
-}
-
-/// Runs a finding and judges it.
+/// Runs findings and judges them.
 ///
 /// # Errors
 /// If a run did not take place, or the outcome could not be printed.
-pub fn reproduce(arguments: &ReproduceArgs) -> Outcome {
-    let finding = match arguments.name {
-        args::Finding::KpriFss => &kpri_fss::FINDING,
-    };
-    let setting = Setting::new(finding.scenario, &arguments.conditions)?;
-    let mut ways = Vec::new();
-    for way in finding.ways {
-        let policy: PolicySpec = way.policy.parse().bad_input()?;
-        ways.push((way, setting.plan(Some(&policy))?, Vec::new()));
+pub fn reproduce(arguments: &ReproduceArgs) -> Came {
+    let asked = |finding: &&&Reproduction| [ALL, finding.name].contains(&arguments.name.as_str());
+    let findings: Vec<_> = findings::ALL.iter().filter(asked).copied().collect();
+    if arguments.sweep {
+        return sweep::sweep(&findings, arguments);
     }
-    let remarks = Remarks::new(arguments.quiet);
-    for round in 1..=arguments.repeat {
-        for (way, plan, reports) in &mut ways {
-            let label = format!("{} {round}/{}", way.name, arguments.repeat);
-            let ran = execute::run(&setting, plan, &label, remarks, None)?;
-            reports.push(ran.report);
-            if interrupt::pressed() {
+    let machine = Machine::of_now();
+    let backends = backends(arguments.backend)?;
+    let mut all = Vec::new();
+    for finding in findings {
+        let mut outcomes = Vec::new();
+        for backend in &backends {
+            let conditions = arguments.conditions(*backend);
+            let orders = Orders {
+                conditions: &conditions,
+                repeat: arguments.repeat,
+                remarks: Remarks::new(arguments.quiet),
+                change: None,
+            };
+            let Some(outcome) = rounds::run(finding, orders)? else {
                 eprintln!("ended early: too little was measured for a verdict");
                 return Ok(Status::Interrupted);
-            }
+            };
+            outcomes.push(outcome);
         }
+        let reproduced = Reproduced { finding, outcomes };
+        if arguments.format == Form::Text {
+            show::print(&print::finding(&reproduced)).not_kept()?;
+        }
+        all.push(reproduced);
     }
-    let (mut rows, mut diagnoses) = (Vec::new(), Vec::new());
-    for (way, plan, reports) in &ways {
-        rows.push((finding.judge)(way, plan, reports).bad_input()?);
-        let first = reports.first().map(|report| report.diagnosis.text.clone());
-        diagnoses.extend(first.map(|text| (way.name, text)));
+    match arguments.format {
+        Form::Json => show::print(&json::document(&all, &machine)).not_kept()?,
+        Form::Text if all.len() > 1 => show::print(&print::summary(&all)).not_kept()?,
+        Form::Text => {}
     }
-    let Some((_, plan, _)) = ways.into_iter().next() else {
-        return Ok(Status::Done);
-    };
-    let outcome = Reproduction {
-        finding,
-        backend: setting.backend.name(),
-        plan,
-        rows,
-        diagnoses,
-    };
-    show::print(&print::render(&outcome, arguments.format)).not_kept()?;
-    Ok(match outcome.verdict() {
-        Verdict::Met => Status::Done,
-        Verdict::NotMet => Status::CheckFailed,
+    let outcomes = all.iter().flat_map(|reproduced| &reproduced.outcomes);
+    Ok(if outcomes.into_iter().all(Outcome::met) {
+        Status::Done
+    } else {
+        Status::CheckFailed
+    })
+}
+
+/// The backends to run on, in order.
+fn backends(asked: ReproduceBackend) -> Result<Vec<BackendChoice>, Failure> {
+    let problems = || probe::check().problems.join("; ");
+    Ok(match asked {
+        ReproduceBackend::Kvm => vec![BackendChoice::Kvm],
+        ReproduceBackend::Sim => vec![BackendChoice::Sim],
+        ReproduceBackend::Lab => vec![BackendChoice::Lab],
+        ReproduceBackend::Auto => match problems() {
+            none if none.is_empty() => vec![BackendChoice::Kvm],
+            why => {
+                eprintln!("note: KVM cannot be used: {why}; runs are simulated (backend `sim`)");
+                vec![BackendChoice::Sim]
+            }
+        },
+        ReproduceBackend::All => match problems() {
+            none if none.is_empty() => vec![BackendChoice::Sim, BackendChoice::Kvm],
+            why => {
+                return Err(Failure::new(
+                    Status::Machine,
+                    anyhow!("KVM cannot be used: {why} (`--backend sim` needs no KVM)"),
+                ));
+            }
+        },
     })
 }

@@ -1,24 +1,79 @@
-//! The outcome of a reproduction, to read and for machines.
+//! Outcomes to read.
 
-use super::Reproduction;
-use super::criterion::{Row, Side, Verdict};
-use crate::args::Format;
-use serde_json::{Value, json};
+use super::Reproduced;
+use super::distribution::{Bins, Distribution};
+use super::model::{Histogram, Published, Row, Unit};
+use super::outcome::{AGREE, Agreement, CaseOutcome, Outcome, RowOutcome, show_ratio};
+use std::collections::BTreeSet;
 use std::fmt::Write;
+use stealtime_report::compare::stats::Estimate;
 use stealtime_scheduler::time::Nanos;
 
-pub(super) fn render(outcome: &Reproduction<'_>, format: Format) -> String {
-    match format {
-        Format::Text => text(outcome),
-        Format::Json => format!("{:#}", document(outcome)),
-        Format::Csv => csv(outcome),
+/// Everything about one finding.
+pub(super) fn finding(reproduced: &Reproduced) -> String {
+    let finding = reproduced.finding;
+    let mut text = format!("{}: {}\n{}\n", finding.name, finding.title, finding.place);
+    let _ = writeln!(text, "\nWhat happened\n{}", wrapped(finding.history));
+    let _ = writeln!(text, "\nWhy\n{}", wrapped(finding.mechanism));
+    let _ = writeln!(text, "\nSet-up\n{}", wrapped(finding.model));
+    let _ = writeln!(text, "\nLeft out\n{}", wrapped(finding.left_out));
+    for outcome in &reproduced.outcomes {
+        for case in &outcome.cases {
+            let _ = writeln!(text, "  {}", set_up(outcome, case));
+        }
     }
+    for (number, row) in finding.rows.iter().enumerate() {
+        let _ = write!(text, "\n{}", block(row, number, &reproduced.outcomes));
+    }
+    for outcome in &reproduced.outcomes {
+        if let Some(shown) = &finding.histogram {
+            let _ = write!(text, "\n{}", histogram(shown, outcome));
+        }
+    }
+    if let Some(outcome) = reproduced.outcomes.last() {
+        for case in &outcome.cases {
+            let (name, backend) = (case.case.name, outcome.backend);
+            let told = wrapped(&case.diagnosis);
+            let _ = writeln!(text, "\nWho waited for whom, {name} ({backend})\n{told}");
+        }
+    }
+    let _ = writeln!(text, "\nVerdict: {}\n", verdict(reproduced));
+    text
 }
 
-fn text(outcome: &Reproduction<'_>) -> String {
-    let (finding, plan) = (outcome.finding, &outcome.plan);
-    let mut text = format!("{}: {}\n{}\n", finding.name, finding.title, finding.place);
-    let _ = writeln!(text, "\nWhat happened\n{}", indented(finding.story));
+fn verdict(reproduced: &Reproduced) -> String {
+    let verdicts = reproduced.outcomes.iter().map(|outcome| {
+        let word = match outcome.met() {
+            true => "reproduced: every criterion is met",
+            false => "not reproduced: a criterion is not met",
+        };
+        format!("{word} ({})", outcome.backend)
+    });
+    verdicts.collect::<Vec<_>>().join("; ")
+}
+
+/// A line a finding and backend, after many findings.
+pub(super) fn summary(all: &[Reproduced]) -> String {
+    let mut text = String::from("All findings\n");
+    for one in all {
+        let _ = writeln!(text, "  {:18} {}", one.finding.name, verdict(one));
+        if let [first, second] = &one.outcomes[..] {
+            let rows = first.rows.iter().zip(&second.rows);
+            let agree = |(a, b)| Agreement::of(a, b).is_some_and(Agreement::agrees);
+            let (agreeing, rows) = (rows.clone().filter(|pair| agree(*pair)).count(), rows.len());
+            let (a, b) = (first.backend, second.backend);
+            let _ = writeln!(
+                text,
+                "  {:18} {a} and {b} agree in {agreeing} of {rows} rows (direction, and ratio within {AGREE})",
+                ""
+            );
+        }
+    }
+    text
+}
+
+fn set_up(outcome: &Outcome, case: &CaseOutcome) -> String {
+    let plan = &case.plan;
     let cores: Vec<_> = plan.cores.iter().map(u16::to_string).collect();
     let place = match outcome.backend {
         "sim" => format!("{} simulated", count(cores.len(), "core")),
@@ -28,29 +83,10 @@ fn text(outcome: &Reproduction<'_>) -> String {
         Nanos::ZERO => "no warm-up".to_owned(),
         time => format!("{time} of warm-up"),
     };
-    let _ = writeln!(
-        text,
-        "\nSet-up\n  scenario {}, backend {}, {place}, {} measured after {}, seed {}",
-        plan.scenario, outcome.backend, plan.duration, warmup, plan.seed
-    );
-    for way in finding.ways {
-        let _ = writeln!(text, "  {:6} --policy {}", way.name, way.policy);
-    }
-    for row in &outcome.rows {
-        let _ = write!(text, "\n{}", block(row));
-    }
-    for (way, diagnosis) in &outcome.diagnoses {
-        let _ = writeln!(text, "\nWho waited for whom, {way}\n{}", wrapped(diagnosis));
-    }
-    let _ = writeln!(
-        text,
-        "\nVerdict: {}",
-        match outcome.verdict() {
-            Verdict::Met => "reproduced: every criterion is met",
-            Verdict::NotMet => "not reproduced: a criterion is not met",
-        }
-    );
-    text
+    format!(
+        "{}, {}: scenario {}, --policy {}, {place}, {} measured after {warmup}, seed {}",
+        outcome.backend, case.case.name, plan.scenario, plan.policy, plan.duration, plan.seed
+    )
 }
 
 fn count(n: usize, what: &str) -> String {
@@ -64,87 +100,164 @@ fn wrapped(text: &str) -> String {
     textwrap::fill(text, options)
 }
 
-fn indented(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(|line| format!("  {line}")).collect();
-    lines.join("\n")
-}
-
-/// A block of four lines for a row.
-fn block(row: &Row) -> String {
-    format!(
-        "{}\n  published  {}\n  measured   {}\n  criterion  {}: {}\n  met        {}\n",
-        row.name,
-        row.published,
-        measured(row),
-        row.criterion,
-        row.bound,
-        yes_or_no(row)
-    )
-}
-
-fn measured(row: &Row) -> String {
-    let deciding = row
-        .deciding()
-        .map_or_else(|| "nothing".to_owned(), |figure| figure.to_string());
-    if row.measured.len() < 2 {
-        return deciding;
+/// What a row compares, as `x: with the fault against without`.
+pub(super) fn title(row: &Row) -> String {
+    match row.against {
+        Some(against) => format!("{} ({} against {against})", row.name, row.of),
+        None => format!("{} ({})", row.name, row.of),
     }
-    let which = match row.side {
-        Side::AtLeast => "least",
-        Side::AtMost => "most",
+}
+
+/// What was published, in words, without the ratio.
+pub(super) fn published(published: &Published, unit: Unit) -> String {
+    let figures = match (published.of, published.against) {
+        (Some(of), Some(against)) => format!("{} against {}", unit.show(of), unit.show(against)),
+        (Some(of), None) => unit.show(of),
+        (None, Some(against)) => format!("against {}", unit.show(against)),
+        (None, None) => String::new(),
     };
-    let all: Vec<_> = row.measured.iter().map(Nanos::to_string).collect();
-    format!("{deciding} ({which} of {})", all.join(", "))
-}
-
-fn yes_or_no(row: &Row) -> &'static str {
-    match row.verdict() {
-        Verdict::Met => "yes",
-        Verdict::NotMet => "no",
+    match (figures.is_empty(), published.said.is_empty()) {
+        (true, true) => "no figure".to_owned(),
+        (true, false) => published.said.to_owned(),
+        (false, true) => figures,
+        (false, false) => format!("{figures}; {}", published.said),
     }
 }
 
-fn document(outcome: &Reproduction<'_>) -> Value {
-    let (finding, plan) = (outcome.finding, &outcome.plan);
-    let ways = finding
-        .ways
+/// A row on all backends.
+fn block(row: &Row, number: usize, outcomes: &[Outcome]) -> String {
+    let ratio = row.published.ratio();
+    let ratio = ratio.map_or_else(String::new, |ratio| format!(": {}", show_ratio(ratio)));
+    let mut text = format!(
+        "{}\n  published  {}{ratio}\n  criterion  {}\n",
+        title(row),
+        published(&row.published, row.unit),
+        row.criterion()
+    );
+    let found = outcomes
         .iter()
-        .map(|way| json!({ "name": way.name, "policy": way.policy }));
-    json!({
-        "finding": finding.name,
-        "place": finding.place,
-        "backend": outcome.backend,
-        "scenario": plan.scenario,
-        "cores": plan.cores,
-        "duration_ns": plan.duration.get(),
-        "warmup_ns": plan.warmup.get(),
-        "seed": plan.seed,
-        "ways": ways.collect::<Vec<_>>(),
-        "diagnoses": outcome
-            .diagnoses
-            .iter()
-            .map(|(way, text)| json!({ "way": way, "text": text }))
-            .collect::<Vec<_>>(),
-        "rows": outcome.rows.iter().map(Row::json).collect::<Vec<_>>(),
-        "reproduced": outcome.verdict() == Verdict::Met,
-    })
-}
-
-fn csv(outcome: &Reproduction<'_>) -> String {
-    let mut text = String::from("name,published,measured_ns,criterion,bound_ns,met\n");
-    for row in &outcome.rows {
-        let measured = row
-            .deciding()
-            .map_or_else(String::new, |figure| figure.get().to_string());
+        .filter_map(|o| Some((o.backend, o.rows.get(number)?)));
+    let found: Vec<_> = found.collect();
+    for (backend, row) in &found {
+        let _ = writeln!(text, "  {backend:9}  {}", measured(row));
+    }
+    if let [(a, first), (b, second)] = &found[..] {
         let _ = writeln!(
             text,
-            "\"{}\",\"{}\",{measured},\"{}\",{},{}",
-            row.name,
-            row.published,
-            row.criterion,
-            row.bound.get(),
-            row.verdict() == Verdict::Met
+            "  {:9}  {}",
+            format!("{b}/{a}"),
+            agreement(first, second)
         );
     }
     text
+}
+
+fn agreement(first: &RowOutcome, second: &RowOutcome) -> String {
+    let Some(agreement) = Agreement::of(first, second) else {
+        return "nothing to compare".to_owned();
+    };
+    let word = match (agreement.agrees(), agreement.same_direction) {
+        (true, _) => format!("they agree (within {AGREE})"),
+        (false, true) => format!("the same direction, but not within {AGREE}"),
+        (false, false) => "they disagree".to_owned(),
+    };
+    format!("{}: {word}", show_ratio(agreement.difference))
+}
+
+/// The figures of a row on one backend, and the verdict.
+fn measured(found: &RowOutcome) -> String {
+    let (unit, verdict) = (found.row.unit, found.verdict());
+    let mut text = interval(found.of_estimate(), |figure| unit.show(figure));
+    if found.row.against.is_some() {
+        let against = interval(found.against_estimate(), |figure| unit.show(figure));
+        let _ = write!(text, " against {against}");
+        let ratio = match found.ratio() {
+            Some(ratio) if ratio.is_infinite() => "infinite".to_owned(),
+            _ => interval(found.ratio_estimate(), show_ratio),
+        };
+        let _ = write!(text, ": {ratio}");
+    }
+    let (rounds, held) = (found.rounds(), verdict.rounds_met);
+    match verdict.met {
+        None => {}
+        Some(met) => {
+            let word = if met { "met" } else { "NOT met" };
+            let _ = write!(text, "  {word}");
+            if rounds > 1 {
+                let _ = write!(text, " (in {held} of {rounds} rounds)");
+            }
+        }
+    }
+    text
+}
+
+fn interval(estimate: Option<Estimate>, show: impl Fn(f64) -> String) -> String {
+    match estimate {
+        None => "nothing".to_owned(),
+        Some(e) if e.count < 2 => show(e.median),
+        Some(e) => format!("{} [{} to {}]", show(e.median), show(e.low), show(e.high)),
+    }
+}
+
+/// Columns of bars; a bar's length is the logarithm of the count, so that a single one is seen.
+const BAR: usize = 14;
+/// Columns of a count.
+const COUNT: usize = 11;
+
+fn histogram(shown: &Histogram, outcome: &Outcome) -> String {
+    let cases = outcome.cases.iter();
+    let lengths: Vec<_> = cases
+        .filter_map(|case| Some((case.case.name, case.histogram.as_ref()?)))
+        .collect();
+    let bins = lengths.iter();
+    let bins: Vec<_> = bins
+        .map(|(name, lengths)| ((*name).to_owned(), lengths.bins(shown.bin_ns)))
+        .collect();
+    let mut text = columns(shown, outcome.backend, &bins);
+    for (name, lengths) in lengths {
+        let _ = writeln!(text, "  {name}: {}", as_ping_prints(lengths));
+    }
+    text
+}
+
+/// Histograms side by side, each with its name.
+pub(super) fn columns(shown: &Histogram, backend: &str, columns: &[(String, Bins)]) -> String {
+    let mut text = format!("{} ({backend}; bars are logarithmic)\n", shown.title);
+    let mut head = format!("  {:>8}", "around");
+    for (name, _) in columns {
+        let _ = write!(head, "  {name:>COUNT$} {:BAR$}", "");
+    }
+    let _ = writeln!(text, "{}", head.trim_end());
+    let places = columns.iter().flat_map(|(_, bins)| bins.keys().copied());
+    let places: BTreeSet<_> = places.collect();
+    for place in places {
+        let mut line = format!("  {:>8}", Nanos(place * shown.bin_ns).to_string());
+        for (_, bins) in columns {
+            let count = bins.get(&place).copied().unwrap_or(0);
+            let length = count.checked_ilog2().map_or(0, |log| log as usize + 1);
+            let _ = write!(
+                line,
+                "  {count:>COUNT$} {:BAR$}",
+                "#".repeat(length.min(BAR))
+            );
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// `min/avg/max/stddev` and how many.
+fn as_ping_prints(lengths: &Distribution) -> String {
+    let figures = [
+        lengths.min(),
+        lengths.mean(),
+        lengths.max(),
+        lengths.deviation(),
+    ];
+    let figures = figures.map(|f| f.map_or_else(|| "-".to_owned(), |f| Unit::Time.show(f)));
+    format!(
+        "{} in all, min/avg/max/stddev = {}",
+        lengths.count(),
+        figures.join("/")
+    )
 }

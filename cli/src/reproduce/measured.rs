@@ -1,0 +1,274 @@
+//! A run as a reproduction's figures see it: the plan, the report, and every event.
+
+use super::distribution::Distribution;
+use super::inversion::Inversion;
+use stealtime_report::Report;
+use stealtime_report::model::VcpuReport;
+use stealtime_scheduler::event::{Event, EventKind, Waits};
+use stealtime_scheduler::ids::{HostLockId, VcpuId};
+use stealtime_scheduler::input::{Mark, RetireReason};
+use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::run::{Entry, Observer, Plan};
+
+/// Keeps every event of a run.
+#[derive(Default, Debug)]
+pub(super) struct Trace(Vec<Event>);
+
+impl Observer for Trace {
+    fn entries(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            if let Entry::Event(event) = entry {
+                self.0.push(*event);
+            }
+        }
+    }
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    /// What was run.
+    pub(super) plan: &'a Plan,
+    /// What the report says.
+    pub(super) report: &'a Report,
+    /// All events, of the warm-up too.
+    events: &'a [Event],
+    /// When the measured time began, and when it ended.
+    measured: (Nanos, Nanos),
+}
+
+/// What a vCPU is about, as far as user and system time go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doing {
+    Guest,
+    Hypervisor,
+    Nothing,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(plan: &'a Plan, report: &'a Report, trace: &'a Trace) -> Self {
+        let mark = |wanted: Mark| {
+            let found = trace.0.iter().find(|e| e.kind == EventKind::Mark(wanted));
+            found.map(|event| event.at)
+        };
+        let last = trace.0.last().map_or(Nanos::ZERO, |event| event.at);
+        Self {
+            plan,
+            report,
+            events: &trace.0,
+            measured: (
+                mark(Mark::MeasureStart).unwrap_or(Nanos::ZERO),
+                mark(Mark::MeasureEnd).unwrap_or(last),
+            ),
+        }
+    }
+
+    /// The events of the measured time.
+    fn events(&self) -> impl Iterator<Item = &'a Event> {
+        let (from, to) = self.measured;
+        self.events
+            .iter()
+            .filter(move |event| (from..=to).contains(&event.at))
+    }
+
+    /// The vCPUs whose name (`VM/vCPU`) begins so, by number.
+    pub(super) fn vcpus(&self, prefix: &str) -> Vec<VcpuId> {
+        let all = (0..).map(VcpuId).take(self.plan.vcpus.len());
+        all.filter(|vcpu| self.plan.vcpu_name(*vcpu).starts_with(prefix))
+            .collect()
+    }
+
+    /// The first of them.
+    fn vcpu(&self, prefix: &str) -> Option<VcpuId> {
+        self.vcpus(prefix).first().copied()
+    }
+
+    /// What the report says of them.
+    pub(super) fn reports(&self, prefix: &str) -> Vec<&'a VcpuReport> {
+        let rows = &self.report.vcpus;
+        let all = self.vcpus(prefix).into_iter();
+        all.filter_map(|vcpu| rows.get(vcpu.index())).collect()
+    }
+
+    /// How long the measured time was.
+    pub(super) fn length(&self) -> Nanos {
+        self.measured.1.since(self.measured.0)
+    }
+
+    /// Starvations of these vCPUs: the longest wait for a core of each.
+    pub(super) fn starvations(&self, prefix: &str) -> Vec<f64> {
+        let rows = self.reports(prefix).into_iter();
+        rows.map(|row| row.longest_starvation_ns as f64).collect()
+    }
+
+    /// From an interrupt's being raised at this vCPU until it takes it. One that comes while another
+    /// waits is taken with it and not counted.
+    pub(super) fn handled(&self, prefix: &str) -> Distribution {
+        let Some(vcpu) = self.vcpu(prefix) else {
+            return Distribution::default();
+        };
+        let (mut raised, mut lengths) = (None, Vec::new());
+        for event in self.events().filter(|event| event.vcpu == vcpu) {
+            match event.kind {
+                EventKind::InterruptRaised { .. } => {
+                    raised.get_or_insert(event.at);
+                }
+                EventKind::InterruptsTaken => {
+                    lengths.extend(raised.take().map(|at: Nanos| event.at.since(at).get()));
+                }
+                _ => {}
+            }
+        }
+        Distribution::new(lengths)
+    }
+
+    /// From an interrupt that `client` raises at `server` until `client` takes the answer: an interrupt
+    /// that `server` raises at it.
+    pub(super) fn round_trips(&self, client: &str, server: &str) -> Distribution {
+        let (Some(client), Some(server)) = (self.vcpu(client), self.vcpu(server)) else {
+            return Distribution::default();
+        };
+        let (mut sent, mut answered, mut lengths) = (None, false, Vec::new());
+        for event in self.events() {
+            match event.kind {
+                EventKind::InterruptRaised { from, .. } => {
+                    if (event.vcpu, from) == (server, Some(client)) {
+                        (sent, answered) = (Some(event.at), false);
+                    } else if (event.vcpu, from) == (client, Some(server)) {
+                        answered = true;
+                    }
+                }
+                EventKind::InterruptsTaken if event.vcpu == client && answered => {
+                    answered = false;
+                    lengths.extend(sent.take().map(|at: Nanos| event.at.since(at).get()));
+                }
+                _ => {}
+            }
+        }
+        Distribution::new(lengths)
+    }
+
+    /// How many of these vCPUs wait for this host lock at the end of the measured time.
+    pub(super) fn blocked_at_end(&self, prefix: &str, lock: &str) -> Option<usize> {
+        let lock = self.host_lock(lock)?;
+        let mut waiting = vec![false; self.plan.vcpus.len()];
+        for event in self
+            .events
+            .iter()
+            .filter(|event| event.at <= self.measured.1)
+        {
+            if let Some(waits) = waiting.get_mut(event.vcpu.index()) {
+                match event.kind {
+                    EventKind::Blocked(on) => {
+                        *waits = matches!(on, Waits::HostLock(id, _) if id == lock);
+                    }
+                    EventKind::Woken(_) => *waits = false,
+                    _ => {}
+                }
+            }
+        }
+        let vcpus = self.vcpus(prefix).into_iter();
+        Some(vcpus.filter(|vcpu| waiting[vcpu.index()]).count())
+    }
+
+    /// When the last of these vCPUs ended its program, since the measured time began. None if one of
+    /// them did not.
+    pub(super) fn elapsed(&self, prefix: &str) -> Option<Nanos> {
+        let vcpus = self.vcpus(prefix);
+        let finished = EventKind::Retired(RetireReason::Finished);
+        let ends = self.events().filter(|event| event.kind == finished);
+        let ends: Vec<_> = ends.filter(|event| vcpus.contains(&event.vcpu)).collect();
+        let last = ends.iter().map(|event| event.at).max()?;
+        (ends.len() == vcpus.len()).then(|| last.since(self.measured.0))
+    }
+
+    /// Time in guest code, and time of the hypervisor's work, of all vCPUs together until this long
+    /// after the measured time began: user and sys.
+    pub(super) fn user_and_sys(&self, until: Nanos) -> (Nanos, Nanos) {
+        let (from, to) = (self.measured.0, self.measured.0 + until);
+        let mut doing = vec![(Doing::Nothing, from); self.plan.vcpus.len()];
+        let (mut user, mut sys) = (Nanos::ZERO, Nanos::ZERO);
+        let mut count = |what: Doing, since: Nanos, now: Nanos| {
+            let length = now.min(to).since(since.clamp(from, to));
+            match what {
+                Doing::Guest => user += length,
+                Doing::Hypervisor => sys += length,
+                Doing::Nothing => {}
+            }
+        };
+        for event in self.events.iter().take_while(|event| event.at <= to) {
+            let next = match event.kind {
+                EventKind::Running(_) | EventKind::Resumed => Doing::Guest,
+                EventKind::Exited(_) => Doing::Hypervisor,
+                EventKind::Preempted(..)
+                | EventKind::Yielded(_)
+                | EventKind::YieldedTo(_)
+                | EventKind::Blocked(_)
+                | EventKind::Retired(_) => Doing::Nothing,
+                _ => continue,
+            };
+            if let Some((what, since)) = doing.get_mut(event.vcpu.index()) {
+                if event.at > from {
+                    count(*what, *since, event.at);
+                }
+                (*what, *since) = (next, event.at.max(from));
+            }
+        }
+        for (what, since) in doing {
+            count(what, since, to);
+        }
+        (user, sys)
+    }
+
+    /// The number of a host lock.
+    fn host_lock(&self, name: &str) -> Option<HostLockId> {
+        let locks = &self.plan.host_locks;
+        let place = locks.iter().position(|known| known == name)?;
+        u16::try_from(place).ok().map(HostLockId)
+    }
+
+    /// Priority inversions: times during which an owner of this host lock was ready and without a core
+    /// while somebody waited for it.
+    pub(super) fn inversions(&self, lock: &str) -> Option<Distribution> {
+        let (from, to) = self.measured;
+        let mut watch = Inversion::new(self.host_lock(lock)?);
+        for event in self.events.iter().take_while(|event| event.at <= to) {
+            watch.event(event);
+        }
+        let counted = watch.until(to).into_iter().filter(|(_, end)| *end > from);
+        let lengths = counted.map(|(since, end)| end.since(since.max(from)).get());
+        Some(Distribution::new(lengths.collect()))
+    }
+
+    /// Deadlines of the measured time that were missed: interrupts of `card` at which `player` was not
+    /// back waiting for the host lock `buffer`; and how many deadlines there were.
+    pub(super) fn underruns(&self, card: &str, player: &str, buffer: &str) -> Option<(u64, u64)> {
+        let (card, player) = (self.vcpu(card)?, self.vcpu(player)?);
+        let lock = self.host_lock(buffer)?;
+        let (mut waits, mut missed, mut all) = (false, 0, 0);
+        for event in self
+            .events
+            .iter()
+            .filter(|event| event.at <= self.measured.1)
+        {
+            match event.kind {
+                EventKind::InterruptRaised { .. }
+                    if event.vcpu == card && event.at > self.measured.0 =>
+                {
+                    all += 1;
+                    missed += u64::from(!waits);
+                }
+                EventKind::Blocked(Waits::HostLock(on, _)) if event.vcpu == player => {
+                    waits = on == lock;
+                }
+                EventKind::Woken(_) if event.vcpu == player => waits = false,
+                _ => {}
+            }
+        }
+        (all > 0).then_some((missed, all))
+    }
+}
+
+#[cfg(test)]
+#[path = "measured_tests.rs"]
+mod tests;

@@ -1,0 +1,276 @@
+//! `docs/reproductions.md`: what each finding says of itself, with the figures of committed files.
+//!
+//! `stealtime reproduce all --backend all --format json` writes `docs/reproductions/results.json`,
+//! `stealtime reproduce all --sweep --format json` writes `docs/reproductions/sweep.json`, and
+//! `STEALTIME_WRITE_DOCS=1 cargo test -p stealtime page` writes the page from both. No figure is
+//! typed in.
+
+use super::findings;
+use super::model::{Knob, Reproduction, Row};
+use super::outcome::{AGREE, show_ratio};
+use super::print;
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+const HEAD: &str = "\
+# Reproductions
+
+What was seen on real systems, with the fault and without, on real guests and in the simulator.
+`stealtime reproduce NAME` runs one, `stealtime reproduce all --backend all` all of them on both.
+
+This page is written from the code, and its figures are those of `reproductions/results.json` and
+`reproductions/sweep.json`: see `cli/src/reproduce/page.rs`. To add a finding: one file in
+`cli/src/reproduce/findings/` and one line in its `mod.rs`.
+
+How to read a table: *published* is what the source says, for comparison only. *Measured* is the median
+of the rounds, with the interval that holds the true median; a ratio is the median of the rounds' ratios.
+`sim` is the simulator with costs that were measured on the same machine. A criterion is judged on the
+medians; beside it stands in how many of the rounds it holds.
+";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
+}
+
+fn read(file: &str) -> Value {
+    let path = root().join("reproductions").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn list<'a>(document: &'a Value, key: &str) -> &'a [Value] {
+    document[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn paragraph(page: &mut String, title: &str, text: &str) {
+    let options = textwrap::Options::new(104).break_words(false);
+    let _ = writeln!(page, "\n**{title}.** {}", textwrap::fill(text, options));
+}
+
+/// A median with its interval.
+fn estimate(estimate: &Value, show: impl Fn(f64) -> String) -> String {
+    let figure = |key: &str| estimate[key].as_f64();
+    match (figure("median"), figure("low"), figure("high")) {
+        (Some(median), Some(low), Some(high)) if show(low) != show(high) => {
+            format!("{} ({} to {})", show(median), show(low), show(high))
+        }
+        (Some(median), _, _) => show(median),
+        _ => "nothing".to_owned(),
+    }
+}
+
+fn is_of(value: &Value, finding: &Reproduction, row: &Row) -> bool {
+    value["reproduction"] == finding.name
+        && value["name"] == row.name
+        && value["of"] == row.of
+        && value["against"].as_str() == row.against
+}
+
+fn measured(value: &Value, row: &Row) -> (String, String) {
+    let show = |figure: f64| row.unit.show(figure);
+    let of = estimate(&value["measured"]["of"], show);
+    if row.against.is_none() {
+        return (of, String::new());
+    }
+    let against = estimate(&value["measured"]["against"], show);
+    let zero = value["measured"]["against"]["median"].as_f64() == Some(0.0);
+    let ratio = match value["ratio_measured"].as_f64() {
+        Some(ratio) => show_ratio(ratio),
+        None if zero => "infinite".to_owned(),
+        None => "-".to_owned(),
+    };
+    (format!("{of} against {against}"), ratio)
+}
+
+fn verdict(value: &Value) -> String {
+    let rounds = (&value["rounds_met"], &value["rounds"]);
+    match value["met"].as_bool() {
+        None => "informs".to_owned(),
+        Some(true) => format!("met, {} of {}", rounds.0, rounds.1),
+        Some(false) => format!("**not met**, {} of {}", rounds.0, rounds.1),
+    }
+}
+
+fn results(page: &mut String, finding: &Reproduction, document: &Value) {
+    let _ = writeln!(
+        page,
+        "\n| figure | backend | measured | ratio | criterion |\n|---|---|---|---|---|"
+    );
+    for row in finding.rows {
+        let published = &row.published;
+        let ratio = published.ratio().map(show_ratio).unwrap_or_default();
+        let _ = writeln!(
+            page,
+            "| {} | published | {} | {ratio} | {} |",
+            print::title(row),
+            print::published(published, row.unit),
+            row.criterion()
+        );
+        let mut found = false;
+        for value in list(document, "rows")
+            .iter()
+            .filter(|v| is_of(v, finding, row))
+        {
+            let (figures, ratio) = measured(value, row);
+            let backend = value["backend"].as_str().unwrap_or("?");
+            let _ = writeln!(
+                page,
+                "| | {backend} | {figures} | {ratio} | {} |",
+                verdict(value)
+            );
+            found = true;
+        }
+        if !found {
+            let _ = writeln!(page, "| | | not measured yet | | |");
+        }
+        agreement(page, finding, row, document);
+    }
+}
+
+fn agreement(page: &mut String, finding: &Reproduction, row: &Row, document: &Value) {
+    let set = list(document, "agreement").iter();
+    for value in set.filter(|v| is_of(v, finding, row)) {
+        let difference = value["difference"].as_f64();
+        let word = match (value["agree"].as_bool(), value["same_direction"].as_bool()) {
+            (Some(true), _) => format!("they agree, within {AGREE}"),
+            (_, Some(true)) => format!("the same direction, not within {AGREE}"),
+            (_, Some(false)) => "they disagree".to_owned(),
+            (_, None) => "nothing to compare".to_owned(),
+        };
+        let difference = difference.map_or_else(|| "-".to_owned(), show_ratio);
+        let _ = writeln!(page, "| | kvm ÷ sim | | {difference} | {word} |");
+    }
+}
+
+/// The histograms of a finding's cases, one backend after the other.
+fn histograms(page: &mut String, finding: &Reproduction, document: &Value) {
+    let Some(shown) = &finding.histogram else {
+        return;
+    };
+    for backend in ["sim", "kvm"] {
+        let cases = list(document, "cases")
+            .iter()
+            .filter(|case| case["reproduction"] == finding.name && case["backend"] == backend);
+        let columns: Vec<_> = cases
+            .map(|case| {
+                let bins = list(&case["histogram"], "bins").iter();
+                let bins = bins.filter_map(|bin| Some((bin[0].as_u64()?, bin[1].as_u64()?)));
+                (
+                    case["name"].as_str().unwrap_or("?").to_owned(),
+                    bins.collect(),
+                )
+            })
+            .collect();
+        if !columns.is_empty() {
+            let text = print::columns(shown, backend, &columns);
+            let _ = write!(page, "\n```text\n{text}```\n");
+        }
+    }
+}
+
+/// Where each criterion holds while a parameter is varied.
+fn parameters(page: &mut String, finding: &Reproduction, sweep: &Value) {
+    if finding.knobs.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        page,
+        "\n| parameter | value | all criteria hold at | one fails at |\n|---|---|---|---|"
+    );
+    for knob in finding.knobs {
+        let mut parameters = list(sweep, "parameters").iter();
+        let found =
+            parameters.find(|p| p["reproduction"] == finding.name && p["parameter"] == knob.name);
+        let (mut hold, mut fail) = (Vec::new(), Vec::new());
+        for (number, value) in knob.values.iter().enumerate() {
+            let Some(found) = found else { break };
+            let rows = list(found, "rows").iter();
+            let mut met = rows.map(|row| row["values"][number]["met"] != false);
+            let place = if met.all(|met| met) {
+                &mut hold
+            } else {
+                &mut fail
+            };
+            place.push(format!("`{}`", Knob::show(value)));
+        }
+        let text = |values: Vec<String>| match values.is_empty() {
+            true => "-".to_owned(),
+            false => values.join(", "),
+        };
+        let _ = writeln!(
+            page,
+            "| {} | `{}` | {} | {} |",
+            knob.name,
+            Knob::show(knob.documented),
+            text(hold),
+            text(fail)
+        );
+    }
+}
+
+fn page() -> String {
+    let (document, sweep) = (read("results.json"), read("sweep.json"));
+    let mut page = HEAD.to_owned();
+    let machine = &document["machine"];
+    let first = list(&document, "rows").first();
+    let rounds = first.map_or(&Value::Null, |row| &row["rounds"]);
+    let _ = writeln!(
+        page,
+        "\nThe figures below are of {}: {} cores, KVM by {}, {} rounds, load {} before the first.",
+        machine["date"].as_str().unwrap_or("an unknown day"),
+        machine["cores"],
+        machine["kvm"].as_str().unwrap_or("?"),
+        rounds,
+        machine["load_before"]
+    );
+    for finding in findings::ALL {
+        let (name, title) = (finding.name, finding.title);
+        let _ = writeln!(
+            page,
+            "\n## {name}\n\n{}{}.",
+            title[..1].to_uppercase(),
+            &title[1..]
+        );
+        let _ = writeln!(page, "Seen: {}.", finding.place);
+        paragraph(&mut page, "What happened", finding.history);
+        paragraph(&mut page, "Why", finding.mechanism);
+        paragraph(&mut page, "Model", finding.model);
+        paragraph(&mut page, "Left out", finding.left_out);
+        results(&mut page, finding, &document);
+        histograms(&mut page, finding, &document);
+        parameters(&mut page, finding, &sweep);
+    }
+    page
+}
+
+#[test]
+fn the_page_and_the_results_agree() {
+    let path = root().join("reproductions.md");
+    let page = page();
+    if std::env::var_os("STEALTIME_WRITE_DOCS").is_some() {
+        std::fs::write(&path, page).expect("the page can be written");
+        return;
+    }
+    let there = std::fs::read_to_string(&path).expect("the page is there");
+    assert!(
+        there == page,
+        "docs/reproductions.md is out of date; STEALTIME_WRITE_DOCS=1 writes it anew"
+    );
+}
+
+#[test]
+fn published_figures_in_the_results_are_those_of_the_code() {
+    let document = read("results.json");
+    for value in list(&document, "rows") {
+        let finding = findings::ALL
+            .iter()
+            .find(|f| value["reproduction"] == f.name);
+        let finding = finding.unwrap_or_else(|| panic!("no such finding: {value:#}"));
+        let row = finding.rows.iter().find(|row| is_of(value, finding, row));
+        let row = row.unwrap_or_else(|| panic!("no such row: {value:#}"));
+        assert_eq!(value["published"]["of"].as_f64(), row.published.of);
+        assert_eq!(value["criterion"], row.criterion(), "{}", row.name);
+        assert_eq!(value["unit"], row.unit.name());
+    }
+}
