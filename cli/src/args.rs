@@ -4,6 +4,7 @@ use crate::cores::CoreList;
 use crate::failure::STATUSES;
 use crate::reproduce;
 use crate::suite::SuiteArgs;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -76,6 +77,28 @@ pub enum Command {
     InLab,
 }
 
+impl Command {
+    /// Whether it is a command that runs something and can be ended early: then, whether it is to be quiet.
+    #[must_use]
+    pub const fn runs(&self) -> Option<bool> {
+        match self {
+            Self::Run(arguments) | Self::Lab(LabCommand::Run(arguments)) => Some(arguments.quiet),
+            Self::Compare(arguments) => Some(arguments.quiet),
+            Self::Reproduce(arguments) => Some(arguments.quiet),
+            Self::Suite(arguments) => Some(arguments.quiet),
+            Self::Lab(LabCommand::Predict(arguments)) => Some(arguments.quiet),
+            Self::Lab(_) | Self::InLab => Some(false),
+            Self::Policies { .. }
+            | Self::Scenarios
+            | Self::Doctor { .. }
+            | Self::Trace(_)
+            | Self::Dist(_)
+            | Self::Report { .. }
+            | Self::Replay { .. } => None,
+        }
+    }
+}
+
 /// How a report is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
 pub enum Format {
@@ -123,6 +146,36 @@ pub enum LabCommand {
     Run(RunArgs),
     /// Carry out any command of this program in the lab, such as `lab exec -- doctor`
     Exec(LabExecArgs),
+    /// Measure costs in the lab, exactly, and store them as a cost model for `--backend sim`
+    Calibrate(LabCalibrateArgs),
+    /// Simulate scenarios with the lab's costs, run them in the lab, and compare
+    Predict(PredictArgs),
+}
+
+/// `stealtime lab calibrate`.
+#[derive(Clone, Debug, Args)]
+pub struct LabCalibrateArgs {
+    /// The file to store the model in; `STEALTIME_COSTS=FILE` makes the simulator take it
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// `stealtime lab predict`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PredictArgs {
+    /// Scenarios of one core [default: weights, nice, periodic, ping, sleeper, yield]
+    #[arg(value_name = "SCENARIO", value_parser = NonEmptyStringValueParser::new())]
+    pub scenarios: Vec<String>,
+    /// The policy for all of them [default: cfs for nice, periodic and sleeper, else the
+    /// scenario's]
+    #[arg(long, value_parser = policy)]
+    pub policy: Option<PolicySpec>,
+    /// Take the cost model in this file instead of measuring one
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
+    /// No progress bar and no remarks
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// `stealtime lab setup`.
@@ -184,7 +237,7 @@ pub struct Conditions {
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
     /// A scenario by name (see `stealtime scenarios`) or a scenario file by path
-    #[arg(default_value = DEFAULT_SCENARIO)]
+    #[arg(default_value = DEFAULT_SCENARIO, value_parser = NonEmptyStringValueParser::new())]
     pub scenario: String,
     /// The policy, with options, such as fss:quantum=50ms [default: the scenario's]
     #[arg(long, value_parser = policy)]
@@ -195,7 +248,8 @@ pub struct RunArgs {
     /// How to print the report
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
-    /// Keep the whole run in this directory, for `report` and `replay`; an earlier run is replaced
+    /// Keep the whole run in this directory, for `report` and `replay`; what is missing of its path is
+    /// made, an earlier run is replaced
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// No progress bar and no remarks
@@ -220,6 +274,7 @@ impl Default for RunArgs {
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// A scenario by name (see `stealtime scenarios`) or a scenario file by path
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub scenario: String,
     /// A policy to compare; give two or more
     #[arg(long = "policy", value_name = "POLICY", value_parser = policy, required = true)]
@@ -443,6 +498,8 @@ mod tests {
             "run --policy fss:nosuch=1",
             "run --cores x",
             "run --format xml",
+            "run ",
+            "compare  --policy rr",
             "compare starvation",
             "compare starvation --policy rr --repeat 0",
             "reproduce nosuch",

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::cost::CostModel;
 use stealtime_sim::stored::Place;
-use stealtime_vmm::probe::{self, Cost, Costs, KvmStatus, Rights};
+use stealtime_vmm::probe::{self, Cost, Costs, CourseCosts, KvmStatus, Rights};
 
 /// Name of a cost model that was measured.
 const MEASURED: &str = "measured";
@@ -40,7 +40,7 @@ pub fn doctor(calibrate: bool) -> Outcome {
     text.push_str(&about_costs(&costs));
     if calibrate {
         let place = Place::of_environment().bad_input()?;
-        model(&costs).store(place.path()).not_kept()?;
+        model(&costs.course).store(place.path()).not_kept()?;
         let _ = writeln!(
             text,
             "\nThe simulator takes these costs from now on: {}",
@@ -151,33 +151,70 @@ fn about_costs(costs: &Costs) -> String {
             ),
         };
     }
+    text.push_str(&about_course(&costs.course));
     text.push_str(
         "  \"Bare hardware\" is the order of magnitude that `sim` assumes unless it was calibrated.\n",
     );
     text
 }
 
-/// The cost model of this machine: medians; what cannot be measured apart is as on bare hardware.
-fn model(costs: &Costs) -> CostModel {
+/// The same things as they come in the course of a run, with all that a run does beside them.
+fn about_course(costs: &CourseCosts) -> String {
+    let rows = [
+        ("timer until it is told", costs.timer),
+        ("then until a vCPU has stopped for it", costs.kick),
+        ("then until the one that woke is there", costs.take_over),
+        ("block until the next one is there", costs.hand_over),
+        ("grant of an idle core until it is there", costs.wake_up),
+        ("from there until the first call", costs.first_call),
+        ("the same with an interrupt", costs.interrupted_call),
+        ("entry until the next call", costs.call),
+        ("entry until the next halt", costs.halt),
+        ("call that raises an interrupt until entry", costs.handling),
+        ("op of the guest's that takes no time", costs.op),
+        ("timer that changes nothing", costs.timer_work),
+        ("timer that is armed before all others", costs.timer_wake),
+    ];
+    let mut text = String::from("  in the course of a run\n");
+    for (what, cost) in rows {
+        let _ = writeln!(
+            text,
+            "    {what:42}{:>7}  {:>9}  {:>7}",
+            Nanos(cost.median_ns),
+            Nanos(cost.p99_ns),
+            cost.samples
+        );
+    }
+    text
+}
+
+/// The cost model of this machine: medians in the course of a run; what cannot be measured apart is as on bare
+/// hardware.
+fn model(costs: &CourseCosts) -> CostModel {
     let bare = CostModel::bare_hardware();
     let median = |cost: Cost| Nanos(cost.median_ns);
+    let take_over = median(costs.take_over);
+    let op = median(costs.op).max(Nanos(1));
     // A round trip is measured as a whole; it is shared out as it is on bare hardware.
-    let call = median(costs.call_round_trip);
-    let entry = Nanos(call.get() * bare.entry.get() / (bare.exit + bare.entry).get());
+    let round_trip = median(costs.call) - op;
+    let entry = Nanos(round_trip.get() * bare.entry.get() / (bare.exit + bare.entry).get());
     CostModel {
         name: MEASURED.into(),
-        exit: call - entry,
-        halt_exit: median(costs.halt_round_trip) - entry,
+        exit: round_trip - entry,
+        halt_exit: median(costs.halt) - op - entry,
         entry,
-        kick: costs.kick.map_or(bare.kick, median),
-        switch_same_core: median(costs.hand_over_same_core),
-        switch_other_core: costs
-            .hand_over_other_core
-            .map_or(bare.switch_other_core, median),
+        load: median(costs.first_call) - median(costs.call),
+        handling: median(costs.handling),
+        kick: median(costs.kick),
+        switch_same_core: take_over,
+        park: median(costs.hand_over) - take_over,
+        switch_other_core: median(costs.wake_up),
         migration: bare.migration,
-        interrupt: median(costs.interrupt),
+        interrupt: median(costs.interrupted_call) - median(costs.first_call),
         timer: median(costs.timer),
-        op: bare.op,
+        timer_work: median(costs.timer_work),
+        timer_wake: median(costs.timer_wake),
+        op,
     }
 }
 
@@ -202,15 +239,43 @@ mod tests {
             hand_over_same_core: cost(1_200),
             hand_over_other_core: None,
             clock_reading: cost(50),
+            course: CourseCosts {
+                timer: cost(60_000),
+                kick: cost(70_000),
+                hand_over: cost(2_000),
+                take_over: cost(1_500),
+                wake_up: cost(9_000),
+                first_call: cost(95_000),
+                interrupted_call: cost(140_000),
+                call: cost(90_040),
+                halt: cost(50_040),
+                handling: cost(3_000),
+                op: cost(40),
+                timer_work: cost(0),
+                timer_wake: cost(0),
+            },
         }
     }
 
     #[test]
     fn a_measured_model_adds_up_to_what_was_measured_and_can_be_used() {
-        let model = model(&costs());
+        let model = model(&costs().course);
         assert_eq!(model.exit + model.entry, Nanos(90_000));
         assert_eq!(model.halt_exit + model.entry, Nanos(50_000));
+        assert_eq!(model.kick, Nanos(70_000));
+        assert_eq!(model.switch_same_core + model.park, Nanos(2_000));
         assert_eq!(model.timer, Nanos(60_000));
+        assert_eq!(model.park, Nanos(500));
+        assert_eq!(model.check(), Ok(()));
+    }
+
+    #[test]
+    fn what_a_busy_machine_measured_the_wrong_way_round_is_no_negative_cost() {
+        let mut odd = costs().course;
+        std::mem::swap(&mut odd.first_call, &mut odd.call);
+        odd.op.median_ns = 0;
+        let model = model(&odd);
+        assert_eq!(model.load, Nanos::ZERO);
         assert_eq!(model.check(), Ok(()));
     }
 

@@ -8,12 +8,13 @@ use std::sync::{Mutex, PoisonError};
 static STOP: AtomicBool = AtomicBool::new(false);
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Takes over Ctrl-C (and a request to terminate) from now on.
+/// Takes over Ctrl-C, and the signals that ask to terminate or tell that the terminal is gone, from now on.
+/// `quiet` says nothing when one comes.
 ///
 /// # Errors
 /// If the system does not let signals be handled.
-pub fn watch() -> Result<(), ctrlc::Error> {
-    ctrlc::set_handler(|| {
+pub fn watch(quiet: bool) -> Result<(), ctrlc::Error> {
+    ctrlc::set_handler(move || {
         if STOP.swap(true, Ordering::SeqCst) {
             // Held until the process is gone: nothing is renamed while it is being removed. The vCPU
             // threads go with the process.
@@ -23,7 +24,9 @@ pub fn watch() -> Result<(), ctrlc::Error> {
             }
             std::process::exit(i32::from(Status::Interrupted as u8));
         }
-        eprintln!("ending early; Ctrl-C again to abort");
+        if !quiet {
+            eprintln!("ending early; a second signal (Ctrl-C) aborts");
+        }
     })
 }
 

@@ -1,6 +1,8 @@
 //! `stealtime lab`: real AMD-V KVM in an emulated machine, with its setup and any command inside.
 
-use crate::args::{BackendChoice, LabArgs, LabCommand, LabExecArgs, LabSetupArgs};
+use crate::args::{
+    BackendChoice, LabArgs, LabCalibrateArgs, LabCommand, LabExecArgs, LabSetupArgs,
+};
 use crate::execute::Remarks;
 use crate::failure::{Blame, Failure, Outcome, Status};
 use crate::interrupt;
@@ -14,8 +16,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stealtime_lab::setup::{self, Given, Setup};
 use stealtime_lab::{Command, Done, Lab, LabBackend, LabError, Machine, Stage};
+use stealtime_sim::cost::CostModel;
 use stealtime_vmm::backend::KvmBackend;
 use stealtime_workloads::run::{Backend, Observer, Plan};
+
+/// How long measuring costs may take inside: many times what it does on a quiet host.
+const CALIBRATION_LIMIT: Duration = Duration::from_secs(300);
 
 /// An emulated machine, decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +47,15 @@ impl Choice {
         Self {
             cores: arguments.lab_cores.unwrap_or(usual),
             exact: arguments.exact,
+        }
+    }
+
+    /// One core, its instructions counted.
+    #[must_use]
+    pub const fn exact() -> Self {
+        Self {
+            cores: 1,
+            exact: true,
         }
     }
 
@@ -99,6 +114,8 @@ pub fn lab(command: &LabCommand) -> Outcome {
             crate::run::run(&arguments)
         }
         LabCommand::Exec(arguments) => exec(arguments),
+        LabCommand::Calibrate(arguments) => calibrate(arguments),
+        LabCommand::Predict(arguments) => crate::predict::predict(arguments),
     }
 }
 
@@ -151,30 +168,88 @@ fn describe(setup: &Setup) -> String {
 /// Any command line of this program, inside.
 fn exec(arguments: &LabExecArgs) -> Outcome {
     let choice = Choice::new(&arguments.lab, 1);
-    let lab = choice.lab()?;
-    let command = Command {
-        arguments: arguments.command.clone(),
-        files: Vec::new(),
-        limit: Duration::from_secs(arguments.limit),
-    };
-    let spinner = Spinner::new(Remarks::new(false));
-    let done = lab.run(&command, interrupt::flag(), &mut |sight| {
-        spinner.show(sight.stage);
-    });
-    drop(spinner);
-    let done = done.map_err(|error| match error {
-        LabError::Interrupted { .. } => Failure::new(Status::Interrupted, error),
-        error => Failure::new(Status::Machine, error),
-    })?;
-    for failure in &done.failed_boots {
-        eprintln!("note: the lab booted at the second try; the first: {failure}");
-    }
+    let limit = Duration::from_secs(arguments.limit);
+    let done = choice.exec(arguments.command.clone(), limit, Remarks::new(false))?;
     stderr().write_all(&done.stderr).not_kept()?;
     show::print(&String::from_utf8_lossy(&done.stdout)).not_kept()?;
     if let Some(folder) = &arguments.keep {
         keep(&done, folder).not_kept()?;
     }
     status(done.status)
+}
+
+/// The costs of an exact machine, in a file.
+fn calibrate(arguments: &LabCalibrateArgs) -> Outcome {
+    let model = Choice::exact().costs(Remarks::new(false))?;
+    model.store(&arguments.file).not_kept()?;
+    let file = arguments.file.display();
+    show::print(&format!(
+        "The costs of {} are stored in {file}\nTry: STEALTIME_COSTS={file} stealtime run --backend sim\n",
+        model.name
+    ))
+    .not_kept()?;
+    Ok(Status::Done)
+}
+
+impl Choice {
+    /// Carries a command out.
+    fn exec(
+        self,
+        arguments: Vec<String>,
+        limit: Duration,
+        remarks: Remarks,
+    ) -> Result<Done, Failure> {
+        let lab = self.lab()?;
+        let command = Command {
+            arguments,
+            files: Vec::new(),
+            limit,
+        };
+        let spinner = Spinner::new(remarks);
+        let done = lab.run(&command, interrupt::flag(), &mut |sight| {
+            spinner.show(sight.stage);
+        });
+        drop(spinner);
+        let done = done.map_err(|error| match error {
+            LabError::Interrupted { .. } => Failure::new(Status::Interrupted, error),
+            error => Failure::new(Status::Machine, error),
+        })?;
+        for failure in &done.failed_boots {
+            remarks.tell(&format!(
+                "note: the lab booted at the second try; the first: {failure}"
+            ));
+        }
+        Ok(done)
+    }
+
+    /// The costs that `doctor` measures inside.
+    ///
+    /// # Errors
+    /// If there is no lab, or nothing was measured.
+    pub fn costs(self, remarks: Remarks) -> Result<CostModel, Failure> {
+        let setup = setup::find().machine()?;
+        let arguments = ["doctor", "--calibrate"].map(str::to_owned).to_vec();
+        let done = self.exec(arguments, CALIBRATION_LIMIT, remarks)?;
+        if status(done.status)? != Status::Done {
+            let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+            let error = anyhow!(said).context("costs could not be measured inside the lab");
+            return Err(Failure::new(Status::Machine, error));
+        }
+        let file = done
+            .files
+            .get("stealtime/costs.json")
+            .ok_or_else(|| anyhow!("the lab's cost model did not come back"))
+            .machine()?;
+        let mut model: CostModel = serde_json::from_slice(file)
+            .context("the lab's cost model cannot be read")
+            .machine()?;
+        let how = if self.exact { "exact lab" } else { "lab" };
+        model.name = format!(
+            "{how} (Linux {}, QEMU {})",
+            setup.kernel_version, setup.qemu.version
+        );
+        Ok(model)
+    }
 }
 
 fn keep(done: &Done, folder: &Path) -> anyhow::Result<()> {

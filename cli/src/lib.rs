@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod backend;
+mod closed;
 pub mod compare;
 pub mod cores;
 pub mod dist;
@@ -13,6 +14,7 @@ pub mod interrupt;
 pub mod lab;
 pub mod planning;
 pub mod policies;
+pub mod predict;
 pub mod render;
 pub mod reproduce;
 pub mod run;
@@ -47,16 +49,8 @@ fn dispatch(cli: Cli) -> Outcome {
     let command = cli
         .command
         .unwrap_or_else(|| Command::Run(RunArgs::default()));
-    if matches!(
-        command,
-        Command::Run(_)
-            | Command::Reproduce(_)
-            | Command::Compare(_)
-            | Command::Suite(_)
-            | Command::Lab(_)
-            | Command::InLab
-    ) {
-        interrupt::watch().machine()?;
+    if let Some(quiet) = command.runs() {
+        interrupt::watch(quiet).machine()?;
     }
     match command {
         Command::Run(arguments) => run::run(&arguments),

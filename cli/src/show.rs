@@ -3,6 +3,7 @@
 //! Reports go to standard output, everything else to standard error. A reader that closes the pipe
 //! early (`| head`) has seen what it wanted: no error.
 
+use crate::closed::stdout_was_closed;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{BufWriter, ErrorKind, IsTerminal, StdoutLock, Write, stderr, stdout};
 use stealtime_scheduler::time::Nanos;
@@ -11,8 +12,11 @@ use stealtime_workloads::run::{Entry, Observer};
 /// Prints a report.
 ///
 /// # Errors
-/// If standard output cannot be written, unless nobody reads it any more.
+/// If standard output is closed or cannot be written, unless nobody reads it any more.
 pub fn print(text: &str) -> std::io::Result<()> {
+    if stdout_was_closed() {
+        return Err(std::io::Error::other("standard output is closed"));
+    }
     let mut out = stdout().lock();
     let written = out
         .write_all(text.as_bytes())

@@ -150,6 +150,8 @@ impl Lab {
         }
         let environment = [
             ("HOME", "/tmp"),
+            // What the program stores inside, its cost model for one, comes back.
+            ("XDG_CONFIG_HOME", RESULTS_FOLDER),
             ("TERM", "dumb"),
             ("NO_COLOR", "1"),
             ("TZ", "UTC0"),

@@ -27,6 +27,14 @@ pub struct CostModel {
     /// From the VMM's code to guest code. Counted as guest time, like `exit`.
     #[serde(rename = "entry_ns")]
     pub entry: Nanos,
+    /// What comes on top of the first entry of a stay on a core: the vCPU's state is loaded. Counted as
+    /// guest time.
+    #[serde(rename = "load_ns")]
+    pub load: Nanos,
+    /// What the VMM's thread does between an exit and the next entry, beside what the call itself
+    /// takes. Counted as hypervisor time; a vCPU that leaves its core with the call is spared it.
+    #[serde(rename = "handling_ns")]
+    pub handling: Nanos,
     /// From asking a vCPU to leave guest code until it has: the signal, its delivery and the exit.
     /// The guest goes on meanwhile.
     #[serde(rename = "kick_ns")]
@@ -35,8 +43,13 @@ pub struct CostModel {
     /// core: one thread hands over to the next.
     #[serde(rename = "switch_same_core_ns")]
     pub switch_same_core: Nanos,
-    /// The same when the grant was made elsewhere (a timer, a vCPU on another core): the core has to
-    /// be woken.
+    /// What a thread still does after that before it sleeps. One that blocks does it before the next one
+    /// is there. One that makes room for a vCPU whose thread slept is overtaken by it, and does it when that
+    /// core is asked back, unless it gets the core itself before.
+    #[serde(rename = "park_ns")]
+    pub park: Nanos,
+    /// From a grant that was made elsewhere (a timer, a vCPU on another core) until the vCPU's thread runs:
+    /// the core has to be woken.
     #[serde(rename = "switch_other_core_ns")]
     pub switch_other_core: Nanos,
     /// What comes on top of a switch when the vCPU was last on another core.
@@ -48,6 +61,14 @@ pub struct CostModel {
     /// How late a timer is reported.
     #[serde(rename = "timer_ns")]
     pub timer: Nanos,
+    /// What serving a timer takes from the vCPU on the run's first core. 0 where the timer thread has a
+    /// core beside those of the run.
+    #[serde(rename = "timer_work_ns")]
+    pub timer_work: Nanos,
+    /// What waking the timer thread takes from the same vCPU where no timer is due: an earlier one than it
+    /// sleeps for is armed, or the one that it sleeps for was taken out. 0 where `timer_work` is.
+    #[serde(rename = "timer_wake_ns")]
+    pub timer_wake: Nanos,
     /// What every op of a guest's program costs beside its own length (at least 1).
     #[serde(rename = "op_ns")]
     pub op: Nanos,
@@ -79,7 +100,8 @@ pub enum InvalidCosts {
 impl CostModel {
     /// A recent server processor with VT-x or AMD-V: the orders of magnitude that are published for
     /// them, rounded. An exit to user space and back costs 1.5 us, a kick by signal 2 us, a futex
-    /// hand-over 1.5 us on the same core and 5 us to a core that idles.
+    /// hand-over 1.5 us on the same core and 5 us to a core that idles. Published round trips and
+    /// hand-overs are whole ones: loading, handling and parking are part of them here.
     #[must_use]
     pub fn bare_hardware() -> Self {
         Self {
@@ -87,12 +109,17 @@ impl CostModel {
             exit: Nanos(1_000),
             halt_exit: Nanos(1_000),
             entry: Nanos(500),
+            load: Nanos::ZERO,
+            handling: Nanos::ZERO,
             kick: Nanos(2_000),
             switch_same_core: Nanos(1_500),
+            park: Nanos::ZERO,
             switch_other_core: Nanos(5_000),
             migration: Nanos(2_000),
             interrupt: Nanos(500),
             timer: Nanos(1_000),
+            timer_work: Nanos::ZERO,
+            timer_wake: Nanos::ZERO,
             op: Nanos(20),
         }
     }
@@ -106,12 +133,17 @@ impl CostModel {
             exit: Nanos::ZERO,
             halt_exit: Nanos::ZERO,
             entry: Nanos::ZERO,
+            load: Nanos::ZERO,
+            handling: Nanos::ZERO,
             kick: Nanos::ZERO,
             switch_same_core: Nanos::ZERO,
+            park: Nanos::ZERO,
             switch_other_core: Nanos::ZERO,
             migration: Nanos::ZERO,
             interrupt: Nanos::ZERO,
             timer: Nanos::ZERO,
+            timer_work: Nanos::ZERO,
+            timer_wake: Nanos::ZERO,
             op: Nanos(1),
         }
     }
@@ -141,17 +173,22 @@ impl CostModel {
 
     /// Every cost with the name of its field in JSON.
     #[must_use]
-    pub const fn fields(&self) -> [(&'static str, Nanos); 10] {
+    pub const fn fields(&self) -> [(&'static str, Nanos); 15] {
         [
             ("exit_ns", self.exit),
             ("halt_exit_ns", self.halt_exit),
             ("entry_ns", self.entry),
+            ("load_ns", self.load),
+            ("handling_ns", self.handling),
             ("kick_ns", self.kick),
             ("switch_same_core_ns", self.switch_same_core),
+            ("park_ns", self.park),
             ("switch_other_core_ns", self.switch_other_core),
             ("migration_ns", self.migration),
             ("interrupt_ns", self.interrupt),
             ("timer_ns", self.timer),
+            ("timer_work_ns", self.timer_work),
+            ("timer_wake_ns", self.timer_wake),
             ("op_ns", self.op),
         ]
     }

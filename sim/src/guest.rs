@@ -18,11 +18,18 @@ impl Machine<'_> {
     /// the entry is done.
     pub(crate) fn enter_guest(&mut self, vcpu: VcpuId) {
         let now = self.now;
-        let (entry_cost, interrupt_cost) = (self.costs.entry, self.costs.interrupt);
+        let costs = self.costs;
         let entry = self.vcpu(vcpu);
         entry.place = Place::Guest;
         let taken = entry.take_interrupts();
-        entry.from = now + entry_cost + Nanos(interrupt_cost.0 * u64::from(taken));
+        let mut cost = costs.entry + Nanos(costs.interrupt.0 * u64::from(taken));
+        if !std::mem::replace(&mut entry.loaded, true) {
+            cost += costs.load;
+        }
+        let core = entry.core;
+        cost += self.owed_to_timers(core);
+        let entry = self.vcpu(vcpu);
+        entry.from = now + cost;
         let due = entry.from + entry.code_left();
         let wanted = entry.kicked || entry.doomed;
         self.queue.set(Slot::Step(vcpu), due);

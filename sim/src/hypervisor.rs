@@ -128,7 +128,7 @@ impl Machine<'_> {
             | Action::RequestEnd
             | Action::Fault(_)
             | Action::CriticalEnter
-            | Action::CriticalLeave => return self.resume(vcpu),
+            | Action::CriticalLeave => return self.handled(vcpu),
         };
         self.tell_and_resume(vcpu, input);
     }
@@ -157,7 +157,26 @@ impl Machine<'_> {
     fn tell_and_resume(&mut self, vcpu: VcpuId, input: Input) {
         self.tell_from(vcpu, input);
         if self.vcpu(vcpu).place == Place::Hypervisor {
-            self.resume(vcpu);
+            self.handled(vcpu);
+        }
+    }
+
+    /// The dispatcher knows of the call; the thread is about to be done with it.
+    fn handled(&mut self, vcpu: VcpuId) {
+        let (now, handling) = (self.now, self.costs.handling);
+        if handling == Nanos::ZERO {
+            return self.resume(vcpu);
+        }
+        let core = self.vcpu(vcpu).core;
+        let owed = self.owed_to_timers(core);
+        self.queue.set(Slot::Step(vcpu), now + handling + owed);
+    }
+
+    /// The hypervisor is done with something: work on the vCPU's behalf, or a call.
+    pub(crate) fn hypervisor_done(&mut self, vcpu: VcpuId) {
+        match self.vcpu(vcpu).task {
+            Task::Host(_) => self.host_work_ends(vcpu),
+            _ => self.resume(vcpu),
         }
     }
 
@@ -173,7 +192,7 @@ impl Machine<'_> {
         self.queue.set(Slot::Step(vcpu), now + Nanos(left));
     }
 
-    pub(crate) fn host_work_ends(&mut self, vcpu: VcpuId) {
+    fn host_work_ends(&mut self, vcpu: VcpuId) {
         let op = self.costs.op;
         self.vcpu(vcpu).fetch(op);
         self.resume(vcpu);
@@ -229,7 +248,9 @@ impl Machine<'_> {
     fn stop(&mut self, vcpu: VcpuId) -> bool {
         let core = self.core_of(vcpu);
         self.vcpu(vcpu).kicked = false;
+        self.leaver = Some(vcpu);
         self.tell_from(vcpu, Input::Stopped { core, vcpu });
+        self.leaver = None;
         self.vcpu(vcpu).place != Place::Hypervisor
     }
 }

@@ -26,6 +26,7 @@ mod machine;
 mod queue;
 pub mod stored;
 mod stream;
+mod timers;
 mod vcpu;
 
 pub use backend::{SimBackend, SimError, substitute};

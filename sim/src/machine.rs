@@ -11,6 +11,7 @@ use crate::cost::CostModel;
 use crate::guest_locks::AllLocks;
 use crate::queue::{Queue, Slot};
 use crate::stream::Stream;
+use crate::timers::TimerThread;
 use crate::vcpu::{Place, Vcpu};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,6 +38,11 @@ pub(crate) struct Machine<'run> {
     /// vCPUs whose locks have changed since the dispatcher was told.
     pub(crate) changed: Vec<VcpuId>,
     pub(crate) failures: Vec<VmFailure>,
+    pub(crate) timer_thread: TimerThread,
+    /// The vCPU that gives its core back at this moment because it was asked to.
+    pub(crate) leaver: Option<VcpuId>,
+    /// By core: whose thread was overtaken by the next one before it slept.
+    overtaken: Vec<Option<VcpuId>>,
     /// vCPUs that are not retired.
     pub(crate) alive: usize,
     pub(crate) measuring: bool,
@@ -53,6 +59,7 @@ impl<'run> Machine<'run> {
         stream: Stream<'run>,
         queue: Queue,
     ) -> Self {
+        let overtaken = vec![None; dispatcher.cores()];
         let numbered = (0..).map(VcpuId).zip(&plan.vcpus);
         let hints = dispatcher.guest_hints();
         let hand_off = hints.mutex == MutexMode::HandOff;
@@ -69,6 +76,9 @@ impl<'run> Machine<'run> {
             locks: AllLocks::new(plan, hand_off, hints.spin_window),
             changed: Vec::new(),
             failures: Vec::new(),
+            timer_thread: TimerThread::default(),
+            leaver: None,
+            overtaken,
             alive: plan.vcpus.len(),
             measuring: false,
             broken: None,
@@ -103,7 +113,8 @@ impl<'run> Machine<'run> {
             match slot {
                 Slot::Mark if self.measuring => break,
                 Slot::Mark => self.begin_measuring(),
-                Slot::Timer(timer) => self.tell(Input::TimerDue { timer }, None),
+                Slot::Timer(timer) => self.timer_due(timer),
+                Slot::TimerThread => self.woke_for_nothing(),
                 Slot::Step(vcpu) => self.step(vcpu),
                 Slot::Signal(vcpu) => self.signalled(vcpu),
             }
@@ -118,7 +129,7 @@ impl<'run> Machine<'run> {
             Place::Switching => self.entered(vcpu),
             Place::Guest => self.code_ends(vcpu),
             Place::Leaving(why) => self.exited(vcpu, why),
-            Place::Hypervisor => self.host_work_ends(vcpu),
+            Place::Hypervisor => self.hypervisor_done(vcpu),
             Place::Off | Place::Gone => {}
         }
     }
@@ -179,20 +190,30 @@ impl<'run> Machine<'run> {
             Effect::Run { core, vcpu } => self.granted(core, vcpu, on),
             Effect::Park { vcpu, .. } => {
                 self.off_core(vcpu);
-                self.vcpu(vcpu).place = Place::Off;
+                let rested = self.leaver != Some(vcpu);
+                let entry = self.vcpu(vcpu);
+                entry.place = Place::Off;
+                entry.rested = rested;
                 self.has_core(vcpu, false);
             }
-            Effect::Kick { vcpu, .. } => {
+            Effect::Kick { vcpu, core } => {
                 self.vcpu(vcpu).kicked = true;
                 // A thread that is still on the way sees the flag before it enters.
                 if self.vcpu(vcpu).place != Place::Switching {
                     self.signal(vcpu);
+                    // The timer thread, or who else asks, is followed by who waits longest.
+                    if self.overtaken[core.index()].take().is_some() {
+                        self.queue.delay(Slot::Signal(vcpu), self.costs.park);
+                    }
                 }
             }
             Effect::Owe { vcpu, .. } => self.vcpu(vcpu).owed = true,
             Effect::Lent { to, donor } => self.lent(to, donor),
             Effect::Arm { timer, at } => self.arm(timer, at),
-            Effect::Cancel { timer } => self.queue.cancel(Slot::Timer(timer)),
+            Effect::Cancel { timer } => {
+                self.queue.cancel(Slot::Timer(timer));
+                self.timer_cancelled(timer);
+            }
             Effect::Inject { vcpu, vector } => {
                 self.vcpu(vcpu).raise(vector);
                 if self.vcpu(vcpu).place == Place::Guest {
@@ -205,26 +226,45 @@ impl<'run> Machine<'run> {
     /// A timer that is due already comes one nanosecond later, so that a policy that always wants to
     /// be called at once cannot hold virtual time still.
     fn arm(&mut self, timer: Timer, at: Nanos) {
-        let at = (at + self.costs.timer).max(self.now + Nanos(1));
-        self.queue.set(Slot::Timer(timer), at);
+        let due = (at + self.costs.timer).max(self.now + Nanos(1));
+        self.queue.set(Slot::Timer(timer), due);
+        self.timer_armed(timer, at);
     }
 
     fn granted(&mut self, core: CoreId, vcpu: VcpuId, on: Option<CoreId>) {
         self.off_core(vcpu);
         let costs = self.costs;
         let mut cost = if on == Some(core) {
-            costs.switch_same_core
+            costs.switch_same_core + self.farewell(core, vcpu)
         } else {
             costs.switch_other_core
         };
+        cost += self.owed_to_timers(Some(core));
         let at = self.now;
         let entry = self.vcpu(vcpu);
         if entry.core.replace(core).is_some_and(|last| last != core) {
             cost += costs.migration;
         }
         entry.place = Place::Switching;
+        entry.loaded = false;
         self.queue.set(Slot::Step(vcpu), at + cost);
         self.has_core(vcpu, true);
+    }
+
+    /// What the thread that hands the core over does before the next one is there.
+    fn farewell(&mut self, core: CoreId, next: VcpuId) -> Nanos {
+        let overtaken = &mut self.overtaken[core.index()];
+        if *overtaken == Some(next) {
+            *overtaken = None;
+        }
+        match self.leaver {
+            Some(leaver) if leaver == next => Nanos::ZERO,
+            Some(leaver) if self.vcpus[next.index()].rested => {
+                *overtaken = Some(leaver);
+                Nanos::ZERO
+            }
+            _ => self.costs.park,
+        }
     }
 
     /// What is bound to a stay on a core ends with it.

@@ -18,6 +18,8 @@ use stealtime_scheduler::time::Nanos;
 pub(crate) enum Slot {
     /// The next moment that reports refer to.
     Mark,
+    /// The timer thread wakes for a timer that was taken out.
+    TimerThread,
     /// A timer that the dispatcher armed.
     Timer(Timer),
     /// The next step of a vCPU: admitted, on its core, done with a stretch of guest or host work.
@@ -35,8 +37,8 @@ struct Due {
 
 /// No place in the heap.
 const NOWHERE: u32 = u32::MAX;
-/// Slots that there is one of: the mark and the policy's three clocks.
-const SINGLE: u32 = 4;
+/// Slots that there is one of: the mark, the policy's three clocks, the timer thread.
+const SINGLE: u32 = 5;
 /// Slots of each core.
 const PER_CORE: u32 = 2;
 /// Slots of each vCPU.
@@ -80,6 +82,7 @@ impl Queue {
             Slot::Timer(Timer::Tick) => 1,
             Slot::Timer(Timer::Period) => 2,
             Slot::Timer(Timer::Policy) => 3,
+            Slot::TimerThread => 4,
             Slot::Timer(Timer::Slice(core)) => of_core(core, 0),
             Slot::Timer(Timer::Grace(core)) => of_core(core, 1),
             Slot::Step(vcpu) => of_vcpu(vcpu, 0),
@@ -95,7 +98,8 @@ impl Queue {
                 0 => Slot::Mark,
                 1 => Slot::Timer(Timer::Tick),
                 2 => Slot::Timer(Timer::Period),
-                _ => Slot::Timer(Timer::Policy),
+                3 => Slot::Timer(Timer::Policy),
+                _ => Slot::TimerThread,
             };
         };
         let Some(number) = number.checked_sub(self.of_cores) else {
@@ -149,6 +153,15 @@ impl Queue {
     /// Whether the slot is due at some time.
     pub(crate) fn is_set(&self, slot: Slot) -> bool {
         self.places[self.number(slot) as usize] != NOWHERE
+    }
+
+    /// The slot, if it is due, is due so much later.
+    pub(crate) fn delay(&mut self, slot: Slot, by: Nanos) {
+        let place = self.places[self.number(slot) as usize];
+        if place != NOWHERE {
+            let at = self.heap[place as usize].at;
+            self.set(slot, at + by);
+        }
     }
 
     /// When the next slot is due.

@@ -112,7 +112,12 @@ impl CostModel {
     /// # Errors
     /// As for [`CostModel::stored_or_default`].
     pub fn at(place: &Place) -> Result<Self, CostsError> {
-        match (place, Self::load(place.path())) {
+        Self::or_default(place, Self::load(place.path()))
+    }
+
+    /// What came of reading a place, or the built-in model where that is as good as nothing.
+    fn or_default(place: &Place, loaded: Result<Self, CostsError>) -> Result<Self, CostsError> {
+        match (place, loaded) {
             // Somebody else's configuration directory is as good as none.
             (Place::Usual(_), Err(CostsError::Read { source, .. }))
                 if matches!(
@@ -210,6 +215,26 @@ mod tests {
         };
         model.store(&path).expect("a fresh directory");
         assert_eq!(CostModel::load(&path).expect("just stored"), model);
+    }
+
+    #[test]
+    fn a_usual_file_that_may_not_be_read_is_as_good_as_none_and_a_named_one_is_an_error() {
+        // Made up, because nothing is unreadable to root.
+        let failed = |kind: io::ErrorKind| {
+            Err(CostsError::Read {
+                path: "/h/costs.json".into(),
+                source: kind.into(),
+            })
+        };
+        let (usual, named) = (Place::Usual("/h".into()), Place::Named("/h".into()));
+        let denied = io::ErrorKind::PermissionDenied;
+        assert_eq!(
+            CostModel::or_default(&usual, failed(denied)).expect("the default"),
+            CostModel::bare_hardware()
+        );
+        assert!(CostModel::or_default(&named, failed(denied)).is_err());
+        let broken_disk = failed(io::ErrorKind::InvalidData);
+        assert!(CostModel::or_default(&usual, broken_disk).is_err());
     }
 
     #[test]

@@ -116,11 +116,15 @@ pub(crate) struct Vcpu<'plan> {
     pub(crate) kicked: bool,
     /// Its VM has failed: it retires as soon as it is out of the guest.
     pub(crate) doomed: bool,
+    /// Its state is on the core: the next entry is not the first of this stay.
+    pub(crate) loaded: bool,
+    /// Its thread sleeps of its own accord: it blocked, or has not run yet.
+    pub(crate) rested: bool,
     /// A preemption is owed when no lock is held and no critical section entered any more.
     pub(crate) owed: bool,
     pub(crate) task: Task,
     /// In `Guest`: progress is accounted up to here, or begins here. In `Hypervisor`: the work began
-    /// here.
+    /// here, or would have but for what timers took since.
     pub(crate) from: Nanos,
     /// Interrupts that wait to be taken, one bit a vector.
     pub(crate) pending: [u64; 4],
@@ -157,6 +161,8 @@ impl<'plan> Vcpu<'plan> {
             core: None,
             kicked: false,
             doomed: false,
+            loaded: false,
+            rested: true,
             owed: false,
             task: Task::Host(0),
             from: Nanos::ZERO,

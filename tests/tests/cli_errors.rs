@@ -1,6 +1,7 @@
 //! Bad input: one clear line that says what was expected, status 2, and nothing runs.
 
 use crate::support::{Started, kvm, program, stealtime};
+use rustix::process::Signal;
 use std::process::Command;
 use std::time::Duration;
 
@@ -209,4 +210,46 @@ fn a_reader_that_goes_away_is_no_error() {
         std::fs::read_to_string(status).expect("written").trim(),
         "0"
     );
+}
+
+#[test]
+fn closed_standard_output_is_an_error() {
+    let script = format!("{} policies >&-", program().display());
+    Started::spawn(Command::new("sh").args(["-c", &script]))
+        .finish(Duration::from_secs(20))
+        .expect_status(4)
+        .expect_error(&["standard output is closed"]);
+    // Thrown away on purpose is another thing.
+    let script = format!("{} policies >/dev/null", program().display());
+    let ran = Started::spawn(Command::new("sh").args(["-c", &script]));
+    ran.finish(Duration::from_secs(20)).expect_status(0);
+}
+
+#[test]
+fn an_empty_scenario_name_is_refused_as_missing() {
+    stealtime(&["run", ""])
+        .expect_status(2)
+        .expect_error(&["a value is required", "[SCENARIO]"]);
+}
+
+#[test]
+fn a_run_that_is_ended_early_says_so_unless_it_is_quiet() {
+    for (quiet, signal) in [(false, Signal::TERM), (true, Signal::HUP)] {
+        // A day of virtual time, so that the run is under way whenever the signal comes.
+        let mut arguments = vec![
+            "run",
+            "spin-pair",
+            "--backend",
+            "sim",
+            "--duration",
+            "1440m",
+        ];
+        arguments.extend(quiet.then_some("--quiet"));
+        let started = Started::new(&arguments);
+        std::thread::sleep(Duration::from_millis(1_500));
+        rustix::process::kill_process(started.id(), signal).expect("our own child");
+        let ran = started.finish(Duration::from_secs(60)).expect_status(130);
+        let said = ran.stderr.contains("ending early");
+        assert_eq!(said, !quiet, "{signal:?}: {ran:#?}");
+    }
 }

@@ -274,6 +274,36 @@ fn median(doctor: &str, what: &str) -> f64 {
     }
 }
 
+/// Where the page has the table of predictions.
+const PREDICTIONS: [&str; 2] = ["<!-- predictions -->\n", "<!-- /predictions -->"];
+
+#[test]
+#[ignore = "boots emulated machines; .ci/run does: cargo test ... -- --ignored lab::"]
+fn sim_with_the_labs_costs_predicts_the_lab() {
+    let Some(_lab) = lab() else {
+        return;
+    };
+    let mut arguments = vec!["lab", "predict", "--quiet"];
+    let anew = std::env::var_os("STEALTIME_WRITE_DOCS").is_some();
+    if !anew {
+        arguments.extend(["ping", "nice"]);
+    }
+    // A boot to measure costs and one for each scenario; the criterion is the program's own.
+    let ran = Started::new(&arguments).finish(3 * LIMIT);
+    println!("{}", ran.stdout);
+    let ran = ran.expect_status(0);
+    let medians = ran.stdout.lines().filter(|line| line.contains(" us |"));
+    assert!(medians.count() >= 3, "{ran:#?}");
+    if anew {
+        let [begin, end] = PREDICTIONS;
+        let (before, rest) = PAGE.split_once(begin).expect("marked");
+        let (_, after) = rest.split_once(end).expect("marked");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lab.md");
+        let page = format!("{before}{begin}{}{end}{after}", ran.stdout);
+        fs::write(path, page).expect("the page can be written");
+    }
+}
+
 #[test]
 #[ignore = "boots emulated machines; .ci/run does: cargo test ... -- --ignored lab::"]
 fn ctrl_c_ends_the_machine_and_what_was_measured_is_reported() {

@@ -11,4 +11,5 @@ mod plans;
 mod policies;
 mod round_robin;
 mod scenarios;
+mod shared_core;
 mod work;

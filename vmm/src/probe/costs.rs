@@ -1,8 +1,10 @@
 //! All costs together, within a few seconds.
 
+use super::course::CourseCosts;
 use super::rights::cores;
 use super::sample::Cost;
-use super::{guests, threads};
+use super::{course, guests, threads};
+use crate::backend::KvmError;
 use crate::cpu::Exit;
 use crate::machine::MachineError;
 use kvm_ioctls::Kvm;
@@ -31,6 +33,8 @@ pub struct Costs {
     pub hand_over_other_core: Option<Cost>,
     /// A reading of the clock, which is also the finest difference that can be seen.
     pub clock_reading: Cost,
+    /// What these come to in the course of a run.
+    pub course: CourseCosts,
 }
 
 /// Why costs could not be measured.
@@ -52,6 +56,9 @@ pub enum MeasureError {
     /// The host refused a thread, a signal or a place on a core.
     #[error("the host does not let threads be measured")]
     Host(#[from] io::Error),
+    /// A run did not take place.
+    #[error("no run to measure in")]
+    Run(#[from] KvmError),
     /// The machine is so busy that not one sample was had.
     #[error("no sample of {what} within the time allowed")]
     NoSamples {
@@ -60,7 +67,7 @@ pub enum MeasureError {
     },
 }
 
-/// Measures everything. Takes two to three seconds.
+/// Measures everything. Takes three to five seconds.
 ///
 /// # Errors
 /// If KVM or the host does not do its part.
@@ -78,6 +85,8 @@ fn all(kvm: &Kvm) -> Result<Costs, MeasureError> {
     let cores = cores();
     let here = cores.first().copied().unwrap_or(0);
     let there = cores.get(1).copied();
+    // Before this thread is bound to a core. As runs do, it leaves the first core to the other threads.
+    let course = course::measure(cores.last().copied().unwrap_or(0))?;
     threads::pin(here)?;
     let exits = guests::exits(kvm)?;
     let (slice_overshoot, timer) = guests::slices(kvm, there.unwrap_or(here))?;
@@ -94,6 +103,7 @@ fn all(kvm: &Kvm) -> Result<Costs, MeasureError> {
             .map(|there| threads::hand_over(here, there))
             .transpose()?,
         clock_reading: threads::clock_reading()?,
+        course,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Costs of guests: exits, interrupts, kicks, slices. Measured with real guests of this program.
 
 use super::costs::{MeasureError, cost};
+use super::plan::plan;
 use super::sample::{Budget, Cost};
 use super::threads::pin;
 use crate::cpu::{Call, Cpu, Exit};
@@ -14,10 +15,7 @@ use std::thread;
 use std::time::Duration;
 use stealtime_guest::op::{Length, Step};
 use stealtime_scheduler::ids::VmId;
-use stealtime_scheduler::policy::VcpuParams;
-use stealtime_scheduler::spec::{NamedOptions, PolicySpec};
 use stealtime_scheduler::time::Nanos;
-use stealtime_workloads::run::{Plan, VcpuPlan, VmPlan};
 
 /// A vector for the interrupts that are measured.
 const VECTOR: u8 = 0x40;
@@ -32,35 +30,8 @@ pub(super) struct Exits {
 
 /// A booted guest of one vCPU with this program.
 fn guest(kvm: &Kvm, steps: &[Step]) -> Result<GuestCpu, MeasureError> {
-    let vcpu = VcpuPlan {
-        name: "probe".into(),
-        vm: VmId(0),
-        index: 0,
-        params: VcpuParams::plain(VmId(0)),
-        start: Nanos::ZERO,
-        program: steps.iter().map(|step| step.encode()).collect(),
-    };
-    let plan = Plan {
-        scenario: "probe".into(),
-        // No policy ever sees it.
-        policy: PolicySpec {
-            policy: NamedOptions {
-                name: "host".into(),
-                options: Vec::new(),
-            },
-            layers: Vec::new(),
-        },
-        cores: vec![0],
-        warmup: Nanos::ZERO,
-        duration: Nanos::ZERO,
-        seed: 0,
-        vms: vec![VmPlan {
-            name: "probe".into(),
-            locks: Vec::new(),
-        }],
-        vcpus: vec![vcpu],
-        host_locks: Vec::new(),
-    };
+    // No policy ever sees it.
+    let plan = plan(("host", &[]), 0, Nanos::ZERO, &[steps]);
     let machine = Machine::new(kvm, &plan, VmId(0))?;
     let mut cpus = machine.into_cpus();
     // One vCPU in the plan, one from the machine.

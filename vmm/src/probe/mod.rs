@@ -4,13 +4,16 @@
 //! is concluded from names of processors or modules.
 
 mod costs;
+mod course;
 mod guests;
+mod plan;
 mod rights;
 mod sample;
 mod status;
 mod threads;
 
 pub use costs::{Costs, MeasureError, measure};
+pub use course::CourseCosts;
 pub use rights::{Rights, rights};
 pub use sample::Cost;
 pub use status::{KvmStatus, check};

@@ -1,0 +1,488 @@
+//! What things cost in the course of a run, read off the streams of five short ones.
+//!
+//! [`super::guests`] and [`super::threads`] measure one mechanism at a time. In a run more happens beside
+//! each: the dispatcher is told, run delays are read, the timer thread may share the core. These figures
+//! have all of that in them, and their intervals are those of the simulator's cost model.
+
+use super::costs::{MeasureError, cost};
+use super::plan::plan;
+use super::sample::Cost;
+use crate::backend::KvmBackend;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use stealtime_guest::op::{Length, Step};
+use stealtime_scheduler::effect::Effect;
+use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::input::{ExitReason, Input, Timer};
+use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::run::{Backend, Entry, Observer, Plan};
+
+/// How long each of the runs takes.
+const LENGTH: Nanos = Nanos::from_millis(400);
+/// Ops of the guest's own that are measured together.
+const OPS: usize = 200;
+/// The number within a stay of the call that raises an interrupt, after all others.
+const RAISES: usize = 3;
+/// All calls from this number on are alike.
+const LATER: usize = 4;
+/// The vector of all interrupts.
+const VECTOR: u8 = 0x40;
+
+/// Costs in the course of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CourseCosts {
+    /// From the instant for which a timer was armed until the dispatcher is told.
+    pub timer: Cost,
+    /// From then until the vCPU that has to make room for one that wakes has given its core back.
+    pub kick: Cost,
+    /// From the grant of a core whose vCPU blocks until the next one's thread is on it.
+    ///
+    /// A thread that was preempted may be overtaken by the next one before it sleeps, and does the rest of its part
+    /// when that one is kicked. One that blocks does all of it at once, so this is the whole hand-over.
+    pub hand_over: Cost,
+    /// The same where the vCPU made room for the next one, whose thread takes its place at once.
+    pub take_over: Cost,
+    /// From the grant of a core that idles until the vCPU's thread is on it.
+    pub wake_up: Cost,
+    /// From a thread's arrival on its core until the guest's first call arrives.
+    pub first_call: Cost,
+    /// The same after an interrupt was taken on the way in.
+    pub interrupted_call: Cost,
+    /// From an entry until the next call arrives, with nothing between.
+    pub call: Cost,
+    /// From an entry until the next halt arrives, with nothing between.
+    pub halt: Cost,
+    /// From the arrival of a call, which raises an interrupt, until the thread enters again.
+    pub handling: Cost,
+    /// What the guest needs for one op of its program that takes no time of its own.
+    pub op: Cost,
+    /// What a timer that changes nothing takes from the guest on the core.
+    pub timer_work: Cost,
+    /// What it takes when a timer is armed that is earlier than all others.
+    pub timer_wake: Cost,
+}
+
+/// Measures in five runs on this core.
+pub(super) fn measure(core: u16) -> Result<CourseCosts, MeasureError> {
+    let mut preemptions = Preemptions::default();
+    for entry in run(&wakers(core))? {
+        preemptions.take(entry);
+    }
+    let calls = Stays::of(run(&caller(core))?);
+    let halts = Stays::of(run(&halter(core))?);
+    let first_call = cost(calls.quiet(Before::Call(0)), "first calls in a run")?;
+    let arms = Stays::of(run(&armer(core))?)
+        .quiet(Before::Call(0))
+        .into_iter();
+    let timer_wake = arms.map(|sample| sample.saturating_sub(first_call.median_ns));
+    let works = Stays::of(run(&worker(core))?);
+
+    let call = cost(calls.quiet(Before::Call(1)), "calls in a run")?;
+    let ops = calls.quiet(Before::Call(2)).into_iter();
+    let op = ops.map(|sample| sample.saturating_sub(call.median_ns) / OPS as u64);
+    let work = cost(works.quiet(Before::Call(LATER)), "work in a run")?;
+    let with_timer = works.with_timer(Before::Call(LATER)).into_iter();
+    let timer_work = with_timer.map(|sample| sample.saturating_sub(work.median_ns));
+    Ok(CourseCosts {
+        timer: cost(preemptions.lateness, "timers in a run")?,
+        kick: cost(preemptions.kicks, "kicks in a run")?,
+        hand_over: cost(preemptions.hand_overs, "hand-overs in a run")?,
+        take_over: cost(preemptions.take_overs, "take-overs in a run")?,
+        wake_up: cost(calls.wake_ups.clone(), "wake-ups in a run")?,
+        first_call,
+        interrupted_call: cost(halts.quiet(Before::Call(0)), "interrupts in a run")?,
+        halt: cost(halts.quiet(Before::Halt), "halts in a run")?,
+        handling: cost(calls.handled(RAISES), "calls handled in a run")?,
+        op: cost(op.collect(), "ops in a run")?,
+        timer_wake: cost(timer_wake.collect(), "timers that are armed")?,
+        timer_work: cost(timer_work.collect(), "timers that change nothing")?,
+        call,
+    })
+}
+
+/// A guest that computes without end, and one that sleeps and gets the core when it wakes.
+fn wakers(core: u16) -> Plan {
+    let spin = [
+        Step::Repeat(0),
+        Step::Run(Length::Fixed(1_000_000)),
+        Step::EndRepeat,
+    ];
+    let wake = [
+        Step::Repeat(0),
+        Step::Sleep(Length::Fixed(1_000_000)),
+        Step::Run(Length::Fixed(20_000)),
+        Step::EndRepeat,
+    ];
+    plan(("eevdf", &[]), core, LENGTH, &[&spin, &wake])
+}
+
+/// A guest that sleeps and then calls: at once, at once again, after many ops, and with an interrupt for
+/// itself. Under this policy nothing else happens to it.
+fn caller(core: u16) -> Plan {
+    let mut steps = vec![
+        Step::Repeat(0),
+        Step::Sleep(Length::Fixed(500_000)),
+        Step::Exit,
+        Step::Exit,
+    ];
+    for _ in 0..OPS / 2 {
+        steps.extend([Step::RequestBegin, Step::RequestEnd]);
+    }
+    steps.extend([
+        Step::Exit,
+        Step::Interrupt {
+            vcpu: 0,
+            vector: VECTOR,
+        },
+        Step::EndRepeat,
+    ]);
+    plan(("null", &[]), core, LENGTH, &[&steps])
+}
+
+/// A guest that sleeps and calls at once. Under this policy a timer, the end of its slice, is armed when it comes
+/// on its core, and there is no other.
+fn armer(core: u16) -> Plan {
+    let steps = [
+        Step::Repeat(0),
+        Step::Sleep(Length::Fixed(500_000)),
+        Step::Exit,
+        Step::EndRepeat,
+    ];
+    plan(("eevdf", &[]), core, LENGTH, &[&steps])
+}
+
+/// A guest that works between calls and never leaves its core. The slices of the policy are timers that
+/// change nothing; one falls into every third stretch of work or so.
+fn worker(core: u16) -> Plan {
+    let steps = [
+        Step::Repeat(0),
+        Step::Run(Length::Fixed(100_000)),
+        Step::Exit,
+        Step::EndRepeat,
+    ];
+    let policy = ("eevdf", &[("slice", "300us")][..]);
+    plan(policy, core, LENGTH, &[&steps])
+}
+
+/// A guest that waits for its timer's interrupt, calls, and waits again.
+fn halter(core: u16) -> Plan {
+    let steps = [
+        Step::Periodic {
+            period: 1_000_000,
+            vector: VECTOR,
+        },
+        Step::Repeat(0),
+        Step::WaitInterrupt,
+        Step::Exit,
+        Step::EndRepeat,
+    ];
+    plan(("null", &[]), core, LENGTH, &[&steps])
+}
+
+fn run(plan: &Plan) -> Result<Vec<Entry>, MeasureError> {
+    #[derive(Default)]
+    struct Tape(Vec<Entry>);
+    impl Observer for Tape {
+        fn entries(&mut self, entries: &[Entry]) {
+            self.0.extend_from_slice(entries);
+        }
+    }
+    let mut tape = Tape::default();
+    KvmBackend.run(plan, &AtomicBool::new(false), &mut tape)?;
+    Ok(tape.0)
+}
+
+/// Stays that were ended for a vCPU that woke, and hand-overs of one that blocked.
+#[derive(Default, Debug)]
+struct Preemptions {
+    lateness: Vec<u64>,
+    kicks: Vec<u64>,
+    hand_overs: Vec<u64>,
+    take_overs: Vec<u64>,
+    armed: HashMap<Timer, Nanos>,
+    /// The last input and when it came.
+    last: Option<Input>,
+    now: Nanos,
+    /// The vCPU that was kicked and has not given its core back, and since when.
+    kicked: Option<(VcpuId, Nanos)>,
+    /// Who was granted the core of another one, by which input, and when.
+    granted: Option<(VcpuId, Option<Input>, Nanos)>,
+}
+
+impl Preemptions {
+    fn take(&mut self, entry: Entry) {
+        match entry {
+            Entry::Input(now, input) => {
+                self.now = now;
+                self.last = Some(input);
+                self.input(input);
+            }
+            Entry::Effect(Effect::Arm { timer, at }) => {
+                self.armed.insert(timer, at);
+            }
+            Entry::Effect(Effect::Kick { vcpu, .. }) if self.wakes() => {
+                self.kicked = Some((vcpu, self.now));
+            }
+            Entry::Effect(Effect::Run { vcpu, .. }) => {
+                self.granted = Some((vcpu, self.last, self.now));
+            }
+            Entry::Effect(_) | Entry::Event(_) => {}
+        }
+    }
+
+    /// Whether the last input woke a vCPU by its timer.
+    fn wakes(&self) -> bool {
+        matches!(
+            self.last,
+            Some(Input::TimerDue {
+                timer: Timer::Wake(_)
+            })
+        )
+    }
+
+    fn input(&mut self, input: Input) {
+        match input {
+            Input::TimerDue { timer } => {
+                let armed = self.armed.remove(&timer);
+                self.lateness
+                    .extend(armed.map(|at| self.now.since(at).get()));
+            }
+            Input::Stopped { vcpu, .. } => {
+                if let Some((_, since)) = self.kicked.take_if(|(kicked, _)| *kicked == vcpu) {
+                    self.kicks.push(self.now.since(since).get());
+                }
+            }
+            Input::Entered { vcpu, .. } => match self.granted.take_if(|(to, ..)| *to == vcpu) {
+                Some((_, Some(Input::Block { .. }), since)) => {
+                    self.hand_overs.push(self.now.since(since).get());
+                }
+                Some((_, Some(Input::Stopped { .. }), since)) => {
+                    self.take_overs.push(self.now.since(since).get());
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+/// What an interval in guest code ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Before {
+    /// The call of this number within a stay on the core; [`LATER`] stands for all from then on.
+    Call(usize),
+    /// A halt.
+    Halt,
+}
+
+/// The stays of a single vCPU on its core: how long its guest ran each time, and what came between.
+#[derive(Default, Debug)]
+struct Stays {
+    /// What it ended with, how many timers fell into it, its length in nanoseconds.
+    intervals: Vec<(Before, u32, u64)>,
+    /// The number of the call within the stay, how long until the thread entered again.
+    handling: Vec<(usize, u64)>,
+    wake_ups: Vec<u64>,
+}
+
+impl Stays {
+    fn of(entries: Vec<Entry>) -> Self {
+        let mut stays = Self::default();
+        let mut now = Nanos::ZERO;
+        let (mut granted, mut exited) = (None, None);
+        // Since when the guest runs, and the timers since then; none if something else came between.
+        let mut running: Option<(Nanos, u32)> = None;
+        let mut calls = 0_usize;
+        for entry in entries {
+            let input = match entry {
+                Entry::Input(at, input) => {
+                    now = at;
+                    input
+                }
+                Entry::Effect(Effect::Run { .. }) => {
+                    granted = Some(now);
+                    continue;
+                }
+                Entry::Effect(_) | Entry::Event(_) => continue,
+            };
+            match input {
+                Input::Entered { .. } => {
+                    let since: Option<Nanos> = granted.take();
+                    stays
+                        .wake_ups
+                        .extend(since.map(|since| now.since(since).get()));
+                    (running, calls) = (Some((now, 0)), 0);
+                }
+                Input::Resumed { .. } => {
+                    let since: Option<Nanos> = exited.take();
+                    stays.handling.extend(
+                        since.map(|since| (calls.saturating_sub(1), now.since(since).get())),
+                    );
+                    running = Some((now, 0));
+                }
+                Input::TimerDue { .. } => {
+                    running = running.map(|(since, timers)| (since, timers + 1));
+                }
+                Input::Exited { why, .. } => {
+                    exited = (why == ExitReason::Call).then_some(now);
+                    let ended = match why {
+                        ExitReason::Call => Some(Before::Call(calls)),
+                        ExitReason::Halt => Some(Before::Halt),
+                        _ => None,
+                    };
+                    calls = (calls + usize::from(why == ExitReason::Call)).min(LATER);
+                    if let (Some(before), Some((since, timers))) = (ended, running.take()) {
+                        let length = now.since(since).get();
+                        stays.intervals.push((before, timers, length));
+                    }
+                }
+                // Said by the vCPU's own thread with its exit.
+                Input::InterruptsTaken { .. } | Input::Interrupt { .. } => {}
+                // The main thread had something to do, or the call asks for something.
+                _ => (running, exited) = (None, None),
+            }
+        }
+        stays
+    }
+
+    /// How long the call of this number was handled.
+    fn handled(&self, call: usize) -> Vec<u64> {
+        let wanted = self.handling.iter().filter(|(number, _)| *number == call);
+        wanted.map(|(_, length)| *length).collect()
+    }
+
+    /// Intervals into which nothing fell.
+    fn quiet(&self, before: Before) -> Vec<u64> {
+        self.with(before, 0)
+    }
+
+    /// Intervals into which one timer fell.
+    fn with_timer(&self, before: Before) -> Vec<u64> {
+        self.with(before, 1)
+    }
+
+    fn with(&self, before: Before, timers: u32) -> Vec<u64> {
+        let wanted = self.intervals.iter();
+        wanted
+            .filter(|(ended, fell, _)| *ended == before && *fell == timers)
+            .map(|(_, _, length)| *length)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use stealtime_scheduler::ids::CoreId;
+    use stealtime_scheduler::input::BlockOn;
+
+    const CORE: CoreId = CoreId(0);
+    const A: VcpuId = VcpuId(0);
+    const B: VcpuId = VcpuId(1);
+    const WAKE: Timer = Timer::Wake(B);
+
+    fn input(at: u64, input: Input) -> Entry {
+        Entry::Input(Nanos(at), input)
+    }
+
+    fn exited(at: u64, why: ExitReason) -> Entry {
+        input(at, Input::Exited { vcpu: A, why })
+    }
+
+    fn due(at: u64) -> Entry {
+        input(at, Input::TimerDue { timer: WAKE })
+    }
+
+    fn entered(at: u64, vcpu: VcpuId) -> Entry {
+        input(at, Input::Entered { core: CORE, vcpu })
+    }
+
+    fn resumed(at: u64) -> Entry {
+        input(at, Input::Resumed { vcpu: A })
+    }
+
+    #[test]
+    fn kicks_count_if_a_wake_up_asked_for_them_and_hand_overs_by_how_the_one_before_left() {
+        let kick = Entry::Effect(Effect::Kick {
+            core: CORE,
+            vcpu: A,
+        });
+        let stopped = |at| {
+            input(
+                at,
+                Input::Stopped {
+                    core: CORE,
+                    vcpu: A,
+                },
+            )
+        };
+        let run = |vcpu| Entry::Effect(Effect::Run { core: CORE, vcpu });
+        let block = Input::Block {
+            vcpu: B,
+            on: BlockOn::Idle,
+        };
+        let mut seen = Preemptions::default();
+        for entry in [
+            Entry::Effect(Effect::Arm {
+                timer: WAKE,
+                at: Nanos(100),
+            }),
+            due(103),
+            kick,
+            stopped(110),
+            run(B),
+            entered(117, B),
+            input(150, block),
+            run(A),
+            entered(162, A),
+            input(200, Input::Admit { vcpu: B }),
+            kick,
+            stopped(210),
+            run(B),
+            entered(230, B),
+        ] {
+            seen.take(entry);
+        }
+        assert_eq!(
+            (seen.lateness, seen.kicks, seen.hand_overs),
+            (vec![3], vec![7], vec![12])
+        );
+        assert_eq!(seen.take_overs, [7, 20]);
+    }
+
+    #[test]
+    fn intervals_go_by_what_ended_them_and_what_fell_into_them() {
+        let stays = Stays::of(vec![
+            due(90),
+            Entry::Effect(Effect::Run {
+                core: CORE,
+                vcpu: A,
+            }),
+            entered(100, A),
+            exited(110, ExitReason::Call),
+            resumed(112),
+            due(115),
+            exited(125, ExitReason::Call),
+            resumed(127),
+            input(
+                130,
+                Input::HostDelay {
+                    vcpu: A,
+                    delay: Nanos(1),
+                },
+            ),
+            exited(140, ExitReason::Call),
+            resumed(142),
+            exited(147, ExitReason::Halt),
+        ]);
+        assert_eq!(stays.wake_ups, [10]);
+        assert_eq!(stays.handled(0), [2]);
+        assert_eq!(stays.handling.len(), 3);
+        assert_eq!(stays.quiet(Before::Call(0)), [10]);
+        assert_eq!(stays.quiet(Before::Call(1)), [0; 0], "a timer fell into it");
+        assert_eq!(stays.with_timer(Before::Call(1)), [13]);
+        assert_eq!(stays.quiet(Before::Call(2)), [0; 0], "disturbed");
+        assert_eq!(stays.quiet(Before::Halt), [5]);
+    }
+}
