@@ -15,7 +15,11 @@ impl Dispatcher {
         match input {
             Input::Admit { vcpu } => self.admit(vcpu, out),
             Input::Retire { vcpu, why } => self.retire(vcpu, why, out),
-            Input::Entered { core, vcpu } => self.entered(core, vcpu, out),
+            Input::Entered { core, vcpu } => {
+                self.entered(core, vcpu, out);
+                // One may have woken since the grant and been put off until guest code runs.
+                self.settle(vcpu, Until::GuestEntry, out);
+            }
             Input::Exited { vcpu, why } => {
                 self.mode(vcpu, Mode::Hypervisor);
                 self.emit(out, vcpu, EventKind::Exited(why));

@@ -170,6 +170,32 @@ fn a_deferred_preemption_is_carried_out_at_its_moment() {
 }
 
 #[test]
+fn a_preemption_that_waits_for_the_guest_is_carried_out_when_a_granted_one_enters_it() {
+    let until = Until::GuestEntry;
+    let manner = Manner {
+        preempts: Preempt::Defer(until),
+        ..Manner::default()
+    };
+    let mut desk = Desk::running(2, manner);
+    desk.tell(ms(1), Input::Yield { vcpu: A });
+    desk.enter(ms(1), B);
+    let on = BlockOn::Idle;
+    assert!(
+        desk.tell(ms(2), Input::Block { vcpu: B, on })
+            .contains(&run(A))
+    );
+    // B wakes when A has the core already and is not in its guest yet.
+    let wake = Input::Interrupt {
+        to: B,
+        vector: 32,
+        from: None,
+    };
+    assert!(!desk.tell(ms(3), wake).contains(&kick(A)));
+    assert!(desk.said(EventKind::Owed(CORE, PreemptReason::Wakeup, until)));
+    assert!(desk.enter(ms(4), A).contains(&kick(A)));
+}
+
+#[test]
 fn ticks_keep_their_phase_and_stop_when_all_cores_are_idle() {
     let mut desk = Desk::new(1, Manner::default());
     desk.tell(ms(3), Input::Admit { vcpu: A });
