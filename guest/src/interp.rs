@@ -196,6 +196,8 @@ impl Interpreter {
             Step::Unlock(lock) => Action::Guest(Want::Release, lock),
             Step::Send(channel) => Action::Guest(Want::Send, channel),
             Step::Receive(channel) => Action::Guest(Want::Receive, channel),
+            Step::ReadLock(lock) => Action::Guest(Want::Read, lock),
+            Step::Barrier(barrier) => Action::Guest(Want::Meet, barrier),
             Step::HostLock {
                 lock,
                 kernel_priority,

@@ -108,6 +108,10 @@ pub enum Step {
     Lock(u16),
     /// Release it.
     Unlock(u16),
+    /// Take a reader-writer lock in guest memory as a reader.
+    ReadLock(u16),
+    /// Meet the others at a barrier in guest memory.
+    Barrier(u16),
     /// Send a message into a channel in guest memory; wait while it is full.
     Send(u16),
     /// Receive one; wait while it is empty.
@@ -234,6 +238,8 @@ impl Step {
             } => plain(22, lock, mode.pack(kernel_priority) as u32, 0),
             Self::Send(channel) => plain(23, channel, 0, 0),
             Self::Receive(channel) => plain(24, channel, 0, 0),
+            Self::ReadLock(lock) => plain(25, lock, 0, 0),
+            Self::Barrier(barrier) => plain(26, barrier, 0, 0),
         }
     }
 
@@ -292,6 +298,8 @@ impl Step {
             },
             (23, _) => Self::Send(op.small),
             (24, _) => Self::Receive(op.small),
+            (25, _) => Self::ReadLock(op.small),
+            (26, _) => Self::Barrier(op.small),
             _ => return Err(BadOp(op)),
         };
         Ok(step)
@@ -322,6 +330,8 @@ mod tests {
             Step::Unlock(3),
             Step::Send(4),
             Step::Receive(5),
+            Step::ReadLock(6),
+            Step::Barrier(7),
             Step::HostLock {
                 lock: 2,
                 kernel_priority: true,

@@ -35,6 +35,14 @@ pub enum LockKind {
     /// Not a lock: a queue of so many messages at most. The lock with the next number is the mutex that
     /// guards it.
     Channel(u32),
+    /// As `Ticket`, but waiters lose patience, after so many nanoseconds for each one before them.
+    PreemptableTicket(u32),
+    /// A queue of waiters that halt after having spun for so many nanoseconds; a release kicks.
+    Pv(u32),
+    /// For many readers or one writer; waiters spin.
+    Rwlock,
+    /// Not a lock: so many have to come before any goes on.
+    Barrier(u32),
 }
 
 impl LockKind {
@@ -48,6 +56,10 @@ impl LockKind {
             Self::Mutex => (Kind::Mutex, 0),
             Self::MutexHandoff => (Kind::MutexHandOff, 0),
             Self::Channel(size) => (Kind::Channel, size),
+            Self::PreemptableTicket(unit) => (Kind::PreemptableTicket, unit),
+            Self::Pv(threshold) => (Kind::Pv, threshold),
+            Self::Rwlock => (Kind::ReadWrite, 0),
+            Self::Barrier(parties) => (Kind::Barrier, parties),
         }
     }
 }

@@ -40,6 +40,8 @@ fn statement() -> impl Strategy<Value = Statement> {
             .prop_map(|(vm, vcpu)| Statement::Interrupt(Target { vm, vcpu })),
         name().prop_map(Statement::Lock),
         name().prop_map(Statement::Unlock),
+        name().prop_map(Statement::ReadLock),
+        name().prop_map(Statement::Barrier),
         name().prop_map(Statement::Send),
         name().prop_map(Statement::Receive),
         (name(), any::<bool>()).prop_map(|(lock, kernel_priority)| Statement::HostLock {
@@ -237,12 +239,12 @@ fn a_lock_is_no_channel_and_a_channel_no_lock_and_copies_are_counted() {
         (
             "lock = \"channel 2\"",
             "unlock lock",
-            "a lock: this is a channel",
+            "a lock: this is none",
         ),
         (
             "lock = \"mutex\"",
             "receive lock",
-            "a channel: this is a lock",
+            "a channel: this is none",
         ),
         (
             "lock = \"channel 2 x1\"",

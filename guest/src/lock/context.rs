@@ -134,6 +134,19 @@ impl<'a> Context<'a> {
         self.taken += 1;
     }
 
+    /// The lock is taken with others: it has no owner.
+    pub(super) const fn took_shared(&mut self) {
+        self.taken += 1;
+    }
+
+    /// It waits for nothing any more, without having taken anything.
+    pub(super) fn waits_no_more(&self) {
+        let mut state = self.state();
+        if state.waits_for.take().is_some() {
+            self.publish(state);
+        }
+    }
+
     /// The lock is released. Those that spin for it may see something new.
     pub(super) fn released(&mut self, number: u16) {
         let mut state = self.state();

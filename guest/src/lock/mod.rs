@@ -10,6 +10,7 @@
 //! lowered no earlier than it is released. Some kinds are handed on, so a waiter may have a lock before
 //! it knows: [`Memory::seen`] counts it as the holder.
 
+mod barrier;
 mod channel;
 mod context;
 mod mcs;
@@ -18,6 +19,9 @@ mod model;
 mod mutex;
 mod operation;
 mod osq;
+mod preemptable_ticket;
+mod pv;
+mod rwlock;
 mod sleepers;
 mod test_and_set;
 #[cfg(test)]
@@ -45,16 +49,28 @@ pub enum Kind {
     MutexHandOff = 4,
     /// Not a lock: a queue of messages. The lock with the next number is the mutex that guards it.
     Channel = 5,
+    /// As a ticket lock, but waiters lose patience with those before them.
+    PreemptableTicket = 6,
+    /// A queue of waiters that halt after a while; a release kicks.
+    Pv = 7,
+    /// For many readers or one writer.
+    ReadWrite = 8,
+    /// Not a lock: so many have to come before any goes on.
+    Barrier = 9,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 10] = [
         Self::TestAndSet,
         Self::Ticket,
         Self::Mcs,
         Self::Mutex,
         Self::MutexHandOff,
         Self::Channel,
+        Self::PreemptableTicket,
+        Self::Pv,
+        Self::ReadWrite,
+        Self::Barrier,
     ];
 
     /// The kind with this number.
@@ -74,18 +90,26 @@ pub struct Lock {
     /// Who has it: its number within the VM and 1; 0 if nobody. Late by a few instructions when the
     /// lock is taken, early by as many when it is released; set by the releaser when it is handed on.
     pub owner: AtomicU32,
-    /// Whether, and by whom, it is taken; a ticket lock: the next ticket to be drawn.
+    /// Whether, and by whom, it is taken. A ticket lock: the next ticket to be drawn. A barrier: how many
+    /// have come.
     word: AtomicU32,
-    /// A ticket lock: the ticket whose turn it is.
+    /// A ticket lock, or the queue of a reader-writer lock: the ticket whose turn it is.
     serving: AtomicU32,
     /// The last in the queue of spinners: its number and 1; 0 if there is none.
     tail: AtomicU32,
-    /// How many have gone to sleep so far, which gives them their order.
+    /// How many have gone to sleep, or into the queue of a reader-writer lock, which gives their order.
     arrivals: AtomicU32,
     /// A channel: messages in it.
     count: AtomicU32,
-    /// A channel: messages that it holds at most, set by the host before the guest starts.
+    /// Set by the host before the guest starts. A channel: messages that it holds at most. A barrier: how
+    /// many have to come. A preemptable ticket lock: the patience with each one before, in nanoseconds. A
+    /// paravirtual lock: how long its waiters spin, in nanoseconds.
     pub size: AtomicU32,
+    /// A preemptable ticket lock: 1 while it is taken. A paravirtual lock: 1 while the first of its queue
+    /// spins for it.
+    taken: AtomicU32,
+    /// A paravirtual lock: whom its release kicks (number and 1).
+    kick: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Lock>() == 64);
@@ -114,6 +138,8 @@ pub struct Node {
     queued: AtomicU32,
     /// Not 0: somebody woke it, or is about to, since it last looked.
     woken: AtomicU32,
+    /// In the queue of a paravirtual lock: whether it has halted ([`pv`]).
+    halted: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Node>() == 64);
@@ -177,6 +203,7 @@ impl Memory<'_> {
         match lock.kind() {
             Some(Kind::Ticket) => ticket::is_turn(lock, node),
             Some(Kind::Mcs) => mcs::is_turn(lock, node),
+            Some(Kind::Pv) => pv::is_turn(lock, node),
             Some(Kind::Mutex | Kind::MutexHandOff) => {
                 lock.owner.load(Ordering::Acquire) == vcpu + 1
             }

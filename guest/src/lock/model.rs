@@ -1,7 +1,8 @@
 //! Tests of the locks' machines in all kinds of orders, step by step and without threads.
 //!
 //! A vCPU takes a step when it has a core and is allowed to: a spinner only when it must look (what it
-//! spins for was touched, or the vCPU that it watches has no core), a sleeper only when it was woken. So
+//! spins for was touched, the vCPU that it watches has no core, or its time is over, which may be at any
+//! moment), a sleeper only when it was woken. So
 //! a machine that forgets to touch or to wake stops here, as it would in the simulator.
 
 use super::{Context, Kind, Lock, Memory, Node, Operation, Spin, State, Step, Want};
@@ -26,6 +27,7 @@ struct Vcpu {
     next: Next,
     must_look: bool,
     woken: bool,
+    spun: u64,
 }
 
 /// A VM whose vCPUs take steps one at a time.
@@ -50,6 +52,7 @@ impl Vm {
             next: Next::Idle,
             must_look: false,
             woken: false,
+            spun: 0,
         };
         let vm = Self {
             locks: kinds.iter().map(lock).collect(),
@@ -87,6 +90,7 @@ impl Vm {
         assert_eq!(vcpu.next, Next::Idle);
         vcpu.operation = Some(operation);
         vcpu.next = Next::Step;
+        vcpu.spun = 0;
     }
 
     fn may_step(&self, me: u32) -> bool {
@@ -95,7 +99,9 @@ impl Vm {
             && match vcpu.next {
                 Next::Step => true,
                 Next::Look(spin) => {
-                    vcpu.must_look || spin.while_runs.is_some_and(|watched| !self.runs(watched))
+                    vcpu.must_look
+                        || spin.until.is_some()
+                        || spin.while_runs.is_some_and(|watched| !self.runs(watched))
                 }
                 Next::Sleep => vcpu.woken,
                 Next::Idle => false,
@@ -104,14 +110,23 @@ impl Vm {
 
     /// The vCPU takes its next step.
     fn step(&mut self, me: u32) -> Step {
+        let nodes = &self.nodes;
+        let runs = |vcpu: u32| nodes[vcpu as usize].running.load(Ordering::Relaxed) != 0;
         let vcpu = &mut self.vcpus[me as usize];
-        if std::mem::replace(&mut vcpu.next, Next::Step) == Next::Sleep {
-            vcpu.woken = false;
+        match std::mem::replace(&mut vcpu.next, Next::Step) {
+            Next::Sleep => vcpu.woken = false,
+            // Nothing else happened: its time is over.
+            Next::Look(spin) if !vcpu.must_look && spin.while_runs.is_none_or(runs) => {
+                vcpu.spun = spin.until.unwrap_or(vcpu.spun);
+            }
+            _ => {}
         }
         vcpu.must_look = false;
+        let spun = vcpu.spun;
         let mut operation = vcpu.operation.expect("an operation");
         let mut context = Context::new(self.memory(), me);
         context.hand_off = self.hand_off;
+        context.spun = spun;
         let step = operation.step(&mut context);
         let touched = context.touched;
         self.vcpus[me as usize].operation = Some(operation);
@@ -206,12 +221,15 @@ fn shuffle(
     }
 }
 
-const LOCKS: [Kind; 5] = [
+const LOCKS: [Kind; 8] = [
     Kind::TestAndSet,
     Kind::Ticket,
     Kind::Mcs,
     Kind::Mutex,
     Kind::MutexHandOff,
+    Kind::PreemptableTicket,
+    Kind::Pv,
+    Kind::ReadWrite,
 ];
 
 #[test]
@@ -423,4 +441,194 @@ fn who_waits_for_the_other_end_of_a_channel_sleeps_without_its_mutex() {
     assert_eq!(vm.operate(1, Want::Send, 0), Next::Sleep);
     assert_eq!(vm.go_on(0), Next::Idle);
     assert_eq!((vm.wakes, vm.go_on(1)), (2, Next::Idle));
+}
+
+/// The vCPU takes steps until it can take none without its time being over.
+fn go_on_in_time(vm: &mut Vm, me: u32) -> Next {
+    while vm.may_step(me)
+        && match vm.vcpus[me as usize].next {
+            Next::Look(spin) => {
+                vm.vcpus[me as usize].must_look
+                    || spin.while_runs.is_some_and(|watched| !vm.runs(watched))
+            }
+            _ => true,
+        }
+    {
+        let _ = vm.step(me);
+    }
+    vm.vcpus[me as usize].next
+}
+
+#[test]
+fn patience_with_a_preempted_waiter_ends_after_a_unit_for_each_one_before() {
+    let mut vm = Vm::new(&[Kind::PreemptableTicket], 4);
+    vm.locks[0].size.store(1_000, Ordering::Relaxed);
+    let _ = vm.operate(0, Want::Take, 0);
+    let until = |next| match next {
+        Next::Look(spin) => spin.until,
+        other => panic!("{other:?}"),
+    };
+    for me in 1..4 {
+        vm.begin(me, Want::Take, 0);
+        let patience = until(go_on_in_time(&mut vm, me));
+        assert_eq!(patience, Some(1_000 * u64::from(me)));
+    }
+    // vCPU 1, whose turn comes, has no core. Of the others, 2 has one before it from now on.
+    vm.set_core(1, false);
+    vm.vcpus[2].spun = 500;
+    let _ = vm.operate(0, Want::Release, 0);
+    assert_eq!(until(go_on_in_time(&mut vm, 2)), Some(1_500));
+    assert_eq!(until(go_on_in_time(&mut vm, 3)), Some(2_000));
+    assert_eq!(vm.go_on(2), Next::Idle, "it takes the lock out of its turn");
+    assert_eq!(vm.vcpus[2].spun, 1_500);
+    // vCPU 1 is back, waits for the owner only, and is not passed over a second time.
+    vm.set_core(1, true);
+    assert_eq!(until(vm.go_on(1)), None);
+    let _ = vm.operate(2, Want::Release, 0);
+    assert_eq!(vm.go_on(1), Next::Idle);
+}
+
+#[test]
+fn a_native_ticket_lock_waits_for_the_preempted_one() {
+    let mut vm = Vm::new(&[Kind::Ticket], 3);
+    for me in 0..3 {
+        let _ = vm.operate(me, Want::Take, 0);
+    }
+    vm.set_core(1, false);
+    let _ = vm.operate(0, Want::Release, 0);
+    assert!(matches!(vm.go_on(2), Next::Look(_)));
+    vm.set_core(1, true);
+    assert_eq!(vm.go_on(1), Next::Idle);
+}
+
+#[test]
+fn a_paravirtual_lock_is_stolen_only_while_nobody_spins_as_the_first_of_its_queue() {
+    let mut vm = Vm::new(&[Kind::Pv], 4);
+    vm.locks[0].size.store(1_000, Ordering::Relaxed);
+    let _ = vm.operate(0, Want::Take, 0);
+    vm.begin(1, Want::Take, 0);
+    assert!(
+        matches!(go_on_in_time(&mut vm, 1), Next::Look(_)),
+        "it spins"
+    );
+    let _ = vm.operate(0, Want::Release, 0);
+    vm.begin(2, Want::Take, 0);
+    assert_ne!(go_on_in_time(&mut vm, 2), Next::Idle, "no stealing");
+    assert_eq!(vm.memory().owner(0), Some(1), "it is the first one's");
+    assert_eq!(go_on_in_time(&mut vm, 1), Next::Idle);
+    // The first halts: until it is kicked, a comer may steal.
+    assert_eq!(vm.go_on(2), Next::Sleep);
+    assert_eq!(vm.operate(1, Want::Release, 0), Next::Idle);
+    assert_eq!(vm.operate(3, Want::Take, 0), Next::Idle, "stolen");
+}
+
+#[test]
+fn a_halted_first_of_the_queue_is_kicked_once_at_the_release() {
+    let mut vm = Vm::new(&[Kind::Pv], 3);
+    vm.locks[0].size.store(1_000, Ordering::Relaxed);
+    let _ = vm.operate(0, Want::Take, 0);
+    assert_eq!(
+        vm.operate(1, Want::Take, 0),
+        Next::Sleep,
+        "it spun long enough"
+    );
+    vm.begin(2, Want::Take, 0);
+    assert_eq!(
+        go_on_in_time(&mut vm, 2),
+        Next::Sleep,
+        "behind one that halted"
+    );
+    assert_eq!(vm.wakes, 0);
+    let _ = vm.operate(0, Want::Release, 0);
+    assert_eq!((vm.wakes, vm.vcpus[1].woken), (1, true));
+    // It takes the lock and makes the next one the first: no kick before it releases.
+    assert_eq!(vm.go_on(1), Next::Idle);
+    assert_eq!((vm.wakes, vm.vcpus[2].woken), (1, false));
+    let _ = vm.operate(1, Want::Release, 0);
+    assert_eq!((vm.wakes, vm.go_on(2)), (2, Next::Idle));
+    let _ = vm.operate(2, Want::Release, 0);
+    assert_eq!(vm.wakes, 2);
+}
+
+#[test]
+fn a_waiter_behind_one_without_a_core_halts_at_once() {
+    let mut vm = Vm::new(&[Kind::Pv], 3);
+    vm.locks[0].size.store(1_000, Ordering::Relaxed);
+    let _ = vm.operate(0, Want::Take, 0);
+    for me in [1, 2] {
+        vm.begin(me, Want::Take, 0);
+        assert!(matches!(go_on_in_time(&mut vm, me), Next::Look(_)));
+    }
+    vm.set_core(1, false);
+    assert_eq!(go_on_in_time(&mut vm, 2), Next::Sleep);
+    assert!(vm.vcpus[2].spun < 1_000);
+}
+
+#[test]
+fn readers_share_a_lock_and_a_waiting_writer_keeps_new_ones_off() {
+    let mut vm = Vm::new(&[Kind::ReadWrite], 5);
+    for me in [0, 1] {
+        assert_eq!(vm.operate(me, Want::Read, 0), Next::Idle);
+        assert_eq!(vm.memory().seen(me).held, 1);
+    }
+    assert_eq!(vm.memory().owner(0), None, "readers are not known");
+    assert_ne!(vm.operate(2, Want::Take, 0), Next::Idle);
+    assert_ne!(
+        vm.operate(3, Want::Read, 0),
+        Next::Idle,
+        "behind the writer"
+    );
+    let _ = vm.operate(0, Want::Release, 0);
+    assert_ne!(vm.go_on(2), Next::Idle, "one reader is left");
+    let _ = vm.operate(1, Want::Release, 0);
+    assert_eq!(vm.go_on(2), Next::Idle);
+    assert_eq!(vm.memory().owner(0), Some(2));
+    assert_ne!(vm.go_on(3), Next::Idle);
+    let _ = vm.operate(2, Want::Release, 0);
+    assert_eq!(vm.go_on(3), Next::Idle);
+    assert_eq!(vm.operate(4, Want::Read, 0), Next::Idle);
+}
+
+#[test]
+fn in_any_order_readers_and_writers_exclude_each_other() {
+    for seed in 0..300 {
+        let mut vm = Vm::new(&[Kind::ReadWrite], 5);
+        let take = |me| if me < 3 { Want::Read } else { Want::Take };
+        let program = |me| vec![(take(me), 0), (Want::Release, 0)];
+        let mut inside = 0;
+        shuffle(&mut vm, seed, 20, program, |_, me, want, moment| {
+            let weight = if me < 3 { 1 } else { 100 };
+            match (want, moment) {
+                (Want::Read | Want::Take, Moment::Over) => {
+                    assert!(inside == 0 || (me < 3 && inside < 100), "seed {seed}");
+                    inside += weight;
+                }
+                (Want::Release, Moment::Begins) => inside -= weight,
+                _ => {}
+            }
+        });
+    }
+}
+
+#[test]
+fn in_any_order_a_barrier_lets_all_pass_together_round_after_round() {
+    for seed in 0..300 {
+        let mut vm = Vm::new(&[Kind::Barrier], 4);
+        vm.locks[0].size.store(4, Ordering::Relaxed);
+        let (mut come, mut gone) = (0, 0);
+        shuffle(
+            &mut vm,
+            seed,
+            20,
+            |_| vec![(Want::Meet, 0)],
+            |_, _, _, moment| match moment {
+                Moment::Begins => come += 1,
+                Moment::Over => {
+                    gone += 1;
+                    assert!((gone + 3) / 4 * 4 <= come, "seed {seed}: {gone} of {come}");
+                }
+            },
+        );
+        assert_eq!((come, gone), (80, 80));
+    }
 }

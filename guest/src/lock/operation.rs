@@ -1,21 +1,28 @@
 //! What a program wants of a lock, step by step.
 
 use super::channel::{Transfer, Way};
-use super::{Context, Kind, Step, mcs, mutex, test_and_set, ticket};
+use super::rwlock::{self, Mode};
+use super::{
+    Context, Kind, Step, barrier, mcs, mutex, preemptable_ticket, pv, test_and_set, ticket,
+};
 use crate::call::Refusal;
 use core::sync::atomic::Ordering;
 
 /// What a program wants of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
-    /// To take it.
+    /// To take it; a reader-writer lock: alone.
     Take,
+    /// To take a reader-writer lock with other readers.
+    Read,
     /// To release it.
     Release,
     /// To send a message into a channel.
     Send,
     /// To receive one.
     Receive,
+    /// To meet the others at a barrier.
+    Meet,
 }
 
 /// An operation on a lock that is under way.
@@ -36,6 +43,13 @@ enum Machine {
     TakeMutex(mutex::Take),
     ReleaseMutex(mutex::Release),
     Transfer(Transfer),
+    TakePreemptable(preemptable_ticket::Take),
+    ReleasePreemptable,
+    TakePv(pv::Take),
+    ReleasePv(pv::Release),
+    TakeReadWrite(rwlock::Take),
+    ReleaseReadWrite(Mode),
+    Meet(barrier::Meet),
 }
 
 impl Operation {
@@ -50,9 +64,16 @@ impl Operation {
         let kind = lock.kind().ok_or(Refusal::NoSuchLock(number))?;
         let owns = lock.owner.load(Ordering::Relaxed) == cx.mark();
         let machine = match (want, kind) {
-            (Want::Take, _) if owns => return Err(Refusal::AlreadyHeld(number)),
-            (Want::Take, _) if cx.state().held == u16::MAX => return Err(Refusal::TooDeep),
-            (Want::Release, Kind::Channel) => return Err(Refusal::WrongKind(number)),
+            (Want::Take | Want::Read, _) if owns => return Err(Refusal::AlreadyHeld(number)),
+            (Want::Take | Want::Read, _) if cx.state().held == u16::MAX => {
+                return Err(Refusal::TooDeep);
+            }
+            (Want::Release, Kind::Channel | Kind::Barrier) => {
+                return Err(Refusal::WrongKind(number));
+            }
+            (Want::Release, Kind::ReadWrite) if !owns && rwlock::has_readers(lock) => {
+                Machine::ReleaseReadWrite(Mode::Read)
+            }
             (Want::Release, _) if !owns => return Err(Refusal::NotHeld(number)),
             (Want::Take, Kind::TestAndSet) => Machine::TakeTestAndSet,
             (Want::Release, Kind::TestAndSet) => Machine::ReleaseTestAndSet,
@@ -64,6 +85,16 @@ impl Operation {
             (Want::Release, Kind::Mutex | Kind::MutexHandOff) => {
                 Machine::ReleaseMutex(mutex::Release::Unlock)
             }
+            (Want::Take, Kind::PreemptableTicket) => {
+                Machine::TakePreemptable(preemptable_ticket::Take::Draw)
+            }
+            (Want::Release, Kind::PreemptableTicket) => Machine::ReleasePreemptable,
+            (Want::Take, Kind::Pv) => Machine::TakePv(pv::Take::Come),
+            (Want::Release, Kind::Pv) => Machine::ReleasePv(pv::Release::Unlock),
+            (Want::Take, Kind::ReadWrite) => Machine::TakeReadWrite(rwlock::Take::new(Mode::Write)),
+            (Want::Read, Kind::ReadWrite) => Machine::TakeReadWrite(rwlock::Take::new(Mode::Read)),
+            (Want::Release, Kind::ReadWrite) => Machine::ReleaseReadWrite(Mode::Write),
+            (Want::Meet, Kind::Barrier) => Machine::Meet(barrier::Meet::Come),
             (Want::Send, Kind::Channel) => Machine::Transfer(Transfer::new(Way::Send)),
             (Want::Receive, Kind::Channel) => Machine::Transfer(Transfer::new(Way::Receive)),
             _ => return Err(Refusal::WrongKind(number)),
@@ -91,6 +122,13 @@ impl Operation {
             Machine::TakeMutex(take) => take.step(cx, number),
             Machine::ReleaseMutex(release) => release.step(cx, number),
             Machine::Transfer(transfer) => transfer.step(cx, number),
+            Machine::TakePreemptable(take) => take.step(cx, number),
+            Machine::ReleasePreemptable => preemptable_ticket::release(cx, number),
+            Machine::TakePv(take) => take.step(cx, number),
+            Machine::ReleasePv(release) => release.step(cx, number),
+            Machine::TakeReadWrite(take) => take.step(cx, number),
+            Machine::ReleaseReadWrite(mode) => rwlock::release(cx, number, *mode),
+            Machine::Meet(meet) => meet.step(cx, number),
         }
     }
 }

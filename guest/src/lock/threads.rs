@@ -70,7 +70,11 @@ impl Vm {
             match operation.step(&mut context) {
                 Step::Done => return,
                 Step::Again => {}
-                Step::Spin(_) => std::thread::yield_now(),
+                Step::Spin(_) => {
+                    std::thread::yield_now();
+                    // Sizes here are 2: patience ends at once, so that all paths are taken.
+                    context.spun += 1;
+                }
                 Step::Sleep(_) => self.beds[me as usize].sleep(),
                 Step::Wake(vcpu, _) => self.beds[vcpu as usize].wake(),
             }
@@ -90,12 +94,15 @@ impl Vm {
     }
 }
 
-const LOCKS: [Kind; 5] = [
+const LOCKS: [Kind; 8] = [
     Kind::TestAndSet,
     Kind::Ticket,
     Kind::Mcs,
     Kind::Mutex,
     Kind::MutexHandOff,
+    Kind::PreemptableTicket,
+    Kind::Pv,
+    Kind::ReadWrite,
 ];
 
 #[test]
@@ -157,4 +164,53 @@ fn every_message_sent_is_received_once_through_a_channel_for_two() {
         });
         assert_eq!(vm.locks[0].count.load(Ordering::Relaxed), 0, "{guard:?}");
     }
+}
+
+#[test]
+fn readers_share_and_never_meet_a_writer() {
+    const ROUNDS: u32 = 1_000;
+    let vm = Vm::new(&[Kind::ReadWrite], 4);
+    // Readers count by one, a writer by a hundred.
+    let inside = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for me in 0..4 {
+            let (vm, inside) = (&vm, &inside);
+            scope.spawn(move || {
+                let (want, weight) = if me < 2 {
+                    (Want::Read, 1)
+                } else {
+                    (Want::Take, 100)
+                };
+                for _ in 0..ROUNDS {
+                    vm.operate(me, want, 0);
+                    let before = inside.fetch_add(weight, Ordering::Relaxed);
+                    assert!(before == 0 || (weight == 1 && before < 100), "{before}");
+                    inside.fetch_sub(weight, Ordering::Relaxed);
+                    vm.operate(me, Want::Release, 0);
+                }
+            });
+        }
+    });
+    assert_eq!(vm.memory().owner(0), None);
+}
+
+#[test]
+fn nobody_passes_a_barrier_before_all_have_come() {
+    const ROUNDS: u32 = 500;
+    let vm = Vm::new(&[Kind::Barrier], 3);
+    vm.locks[0].size.store(3, Ordering::Relaxed);
+    let come = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for me in 0..3 {
+            let (vm, come) = (&vm, &come);
+            scope.spawn(move || {
+                for round in 1..=ROUNDS {
+                    come.fetch_add(1, Ordering::Relaxed);
+                    vm.operate(me, Want::Meet, 0);
+                    let all = come.load(Ordering::Relaxed);
+                    assert!((3 * round..=3 * round + 2).contains(&all), "{all}");
+                }
+            });
+        }
+    });
 }

@@ -243,6 +243,8 @@ impl Names {
             },
             Statement::Lock(lock) => Step::Lock(place.lock(lock, Use::Lock, line)?),
             Statement::Unlock(lock) => Step::Unlock(place.lock(lock, Use::Lock, line)?),
+            Statement::ReadLock(lock) => Step::ReadLock(place.lock(lock, Use::Read, line)?),
+            Statement::Barrier(barrier) => Step::Barrier(place.lock(barrier, Use::Meet, line)?),
             Statement::Send(channel) => Step::Send(place.lock(channel, Use::Message, line)?),
             Statement::Receive(channel) => {
                 Step::Receive(place.lock(channel, Use::Message, line)?)

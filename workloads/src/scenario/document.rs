@@ -252,6 +252,32 @@ impl<'a> Table<'a> {
         items.into_iter().map(table).collect()
     }
 
+    /// The entries of a table of whole numbers and texts, in the order written.
+    pub(super) fn values(
+        &mut self,
+        key: &str,
+        expected: &str,
+    ) -> Result<Vec<(Located<String>, Result<i64, String>)>, Fault> {
+        let Some(value) = self.take(key) else {
+            return Ok(Vec::new());
+        };
+        let fault = wrong(self.source, key, expected, &value);
+        let at = value.span().start;
+        let DeValue::Table(table) = value.into_inner() else {
+            return Err(fault);
+        };
+        let inner = Self::new(self.place, at, self.source, table);
+        let entry = |(name, value): (Located<String>, Spanned<DeValue<'_>>)| {
+            let found = match (whole(value.get_ref()), value.get_ref().as_str()) {
+                (Some(number), _) => Ok(number),
+                (None, Some(text)) => Err(text.to_owned()),
+                (None, None) => return Err(wrong(self.source, &name.value, expected, &value)),
+            };
+            Ok((name, found))
+        };
+        inner.entries.into_iter().map(entry).collect()
+    }
+
     /// The entries of a table of texts, in the order written.
     pub(super) fn pairs(
         &mut self,

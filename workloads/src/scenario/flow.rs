@@ -13,7 +13,7 @@ use stealtime_guest::interp::MAX_NESTING;
 
 /// Steps that take time, for messages.
 const TIMED: &str = "run, spin, sleep, host-wait, hypervisor, timer, wait, yield, interrupt, \
-                     send, receive, host-lock, host-read-lock, host-unlock, user-return, exit, \
+                     barrier, send, receive, host-lock, host-read-lock, host-unlock, user-return, exit, \
                      fault";
 
 /// What is held or open at a step.
@@ -153,6 +153,11 @@ impl<'a> Walk<'a> {
                 self.locks.check(lock, Use::Lock)?;
                 release(&mut self.held.guest_locks, "lock", lock)?;
             }
+            Statement::ReadLock(lock) => {
+                self.locks.check(lock, Use::Read)?;
+                take(&mut self.held.guest_locks, "lock", lock)?;
+            }
+            Statement::Barrier(barrier) => self.locks.check(barrier, Use::Meet)?,
             Statement::Send(channel) | Statement::Receive(channel) => {
                 self.locks.check(channel, Use::Message)?;
             }
@@ -235,6 +240,7 @@ fn takes_time(statement: &Statement) -> bool {
         statement,
         Statement::Lock(_)
             | Statement::Unlock(_)
+            | Statement::ReadLock(_)
             | Statement::Begin
             | Statement::End
             | Statement::CriticalEnter

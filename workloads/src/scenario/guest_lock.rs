@@ -6,21 +6,36 @@
 use super::document::{Located, Table, Text};
 use super::error::{Fault, Problem, StepFault, nearest};
 use super::step::{NAME, is_name};
-use super::{MAX_CHANNEL, MAX_LOCKS};
+use super::{MAX_CHANNEL, MAX_LOCKS, MAX_PARTIES};
 use crate::run::LockKind;
+use stealtime_scheduler::time::Nanos;
 
 const KINDS: &str = "a kind of lock: \"ticket\", \"test-and-set\", \"mcs\", \"mutex\", \
-                     \"mutex-handoff\" or \"channel 16\" (of so many messages), each perhaps with \
-                     a number of copies, as \"mutex x4\"";
+                     \"mutex-handoff\", \"rwlock\", \"preemptable-ticket 10us\" (the patience \
+                     with each one before), \"pv 300us\" (how long to spin), \"channel 16\" (of so \
+                     many messages) or \"barrier 4\" (for so many), each perhaps with a number of \
+                     copies, as \"mutex x4\"";
 
 /// The kinds that need nothing said but their name.
-const PLAIN: [(&str, LockKind); 5] = [
+const PLAIN: [(&str, LockKind); 8] = [
     ("ticket", LockKind::Ticket),
     ("test-and-set", LockKind::TestAndSet),
     ("mcs", LockKind::Mcs),
     ("mutex", LockKind::Mutex),
     ("mutex-handoff", LockKind::MutexHandoff),
+    ("rwlock", LockKind::Rwlock),
+    (
+        "preemptable-ticket",
+        LockKind::PreemptableTicket(PATIENCE_NS),
+    ),
+    ("pv", LockKind::Pv(THRESHOLD_NS)),
 ];
+
+/// The patience of a preemptable ticket lock for which none is given: some short critical sections.
+const PATIENCE_NS: u32 = 10_000;
+/// How long the waiters of a paravirtual lock spin for which nothing is given: Linux's 32,768 turns, of
+/// about 10 ns.
+const THRESHOLD_NS: u32 = 327_680;
 
 /// A declaration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,10 +57,30 @@ pub(super) struct GuestLocks {
 /// What a step does with a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Use {
-    /// Takes or releases it.
+    /// Takes it alone, or releases it.
     Lock,
+    /// Takes it as a reader.
+    Read,
     /// Sends or receives.
     Message,
+    /// Meets others.
+    Meet,
+}
+
+/// What may be used as what.
+fn fits(kind: LockKind, how: Use) -> Result<(), &'static str> {
+    match (kind, how) {
+        (LockKind::Channel(_), Use::Message)
+        | (LockKind::Barrier(_), Use::Meet)
+        | (LockKind::Rwlock, Use::Read) => Ok(()),
+        (LockKind::Channel(_) | LockKind::Barrier(_), Use::Lock | Use::Read) => {
+            Err("a lock: this is none")
+        }
+        (_, Use::Lock) => Ok(()),
+        (_, Use::Read) => Err("a lock that is declared as \"rwlock\""),
+        (_, Use::Message) => Err("a channel: this is none"),
+        (_, Use::Meet) => Err("a barrier: this is none"),
+    }
 }
 
 impl GuestLocks {
@@ -109,12 +144,9 @@ impl GuestLocks {
         let kind = exact
             .map(|(_, kind)| *kind)
             .or(family.map(|declared| declared.kind));
-        let is_channel = kind.map(|kind| matches!(kind, LockKind::Channel(_)));
-        match (is_channel, how) {
-            (Some(true), Use::Message) | (Some(false), Use::Lock) => Ok(()),
-            (Some(true), Use::Lock) => Err(grammar("a lock: this is a channel")),
-            (Some(false), Use::Message) => Err(grammar("a channel: this is a lock")),
-            (None, _) => Err(self.unknown(name, how)),
+        match kind {
+            Some(kind) => fits(kind, how).map_err(grammar),
+            None => Err(self.unknown(name, how)),
         }
     }
 
@@ -123,7 +155,9 @@ impl GuestLocks {
         let known: Vec<_> = self.declared.iter().map(|one| &*one.name).collect();
         let kind = match how {
             Use::Lock => "ticket",
+            Use::Read => "rwlock",
             Use::Message => "channel 16",
+            Use::Meet => "barrier 4",
         };
         StepFault::UnknownLock {
             lock: name.to_owned(),
@@ -169,13 +203,20 @@ fn declared(name: Located<String>, text: &Text) -> Result<Declared, Fault> {
 fn kind(text: &str) -> Option<(LockKind, Option<u32>)> {
     let mut words = text.split_whitespace().peekable();
     let word = words.next()?;
-    let kind = match PLAIN.iter().find(|(name, _)| *name == word) {
-        Some((_, kind)) => *kind,
-        None if word == "channel" => {
-            let size = words.next()?.parse().ok()?;
-            LockKind::Channel(Some(size).filter(|size| (1..=MAX_CHANNEL).contains(size))?)
+    let mut argument = || words.next_if(|word| !word.starts_with('x'));
+    let count = |word: Option<&str>, most: u32| {
+        let count = word?.parse().ok()?;
+        Some(count).filter(|count| (1..=most).contains(count))
+    };
+    let plain = PLAIN.iter().find(|(name, _)| *name == word);
+    let kind = match (word, plain) {
+        ("channel", _) => LockKind::Channel(count(argument(), MAX_CHANNEL)?),
+        ("barrier", _) => LockKind::Barrier(count(argument(), MAX_PARTIES)?),
+        (_, Some((_, LockKind::PreemptableTicket(usual)))) => {
+            LockKind::PreemptableTicket(time(argument(), *usual)?)
         }
-        None => return None,
+        (_, Some((_, LockKind::Pv(usual)))) => LockKind::Pv(time(argument(), *usual)?),
+        (_, plain) => plain?.1,
     };
     let copies = match words.next() {
         None => None,
@@ -186,4 +227,14 @@ fn kind(text: &str) -> Option<(LockKind, Option<u32>)> {
         }
     };
     words.next().is_none().then_some((kind, copies))
+}
+
+/// A time of more than 0 up to a second, in nanoseconds; the usual one if none is given.
+fn time(word: Option<&str>, usual: u32) -> Option<u32> {
+    let Some(word) = word else {
+        return Some(usual);
+    };
+    let time: Nanos = word.parse().ok()?;
+    let within = (Nanos(1)..=Nanos::from_secs(1)).contains(&time);
+    within.then(|| u32::try_from(time.get()).ok())?
 }

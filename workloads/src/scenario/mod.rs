@@ -14,6 +14,7 @@ mod flow;
 mod guest_lock;
 mod host_lock;
 mod model;
+mod parameters;
 mod read;
 mod step;
 
@@ -38,6 +39,8 @@ pub const MAX_VCPUS: usize = 100_000;
 pub const MAX_LOCKS: usize = 1_024;
 /// The most messages that a channel can hold.
 pub const MAX_CHANNEL: u32 = 1_000_000;
+/// The most that can meet at a barrier.
+pub const MAX_PARTIES: u32 = 65_535;
 /// The most ops of a program, its end included.
 pub const MAX_OPS: usize = 1_024;
 /// The start of a vCPU that is parked: it never joins the run, which is over before.
@@ -80,7 +83,7 @@ pub struct HostThread {
 /// A scenario that was read and found to be in order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// Its name.
+    /// Its name, with the parameters that were set.
     pub name: String,
     /// What it shows, in one line.
     pub description: String,
@@ -140,21 +143,22 @@ fn read_small_file(path: &str) -> std::io::Result<String> {
 
 impl Scenario {
     /// Finds a scenario: anything with a `/` or ending in `.toml` is a file, all else the name of an
-    /// embedded one.
+    /// embedded one. Its parameters may be set behind it, as `lhp:lock=mutex,section=1ms`.
     ///
     /// # Errors
     /// If there is none, or what is wrong with it.
     pub fn load(name_or_path: &str) -> Result<Self, ScenarioError> {
+        let (name_or_path, settings) = parameters::settings(name_or_path);
         if name_or_path.contains('/') || name_or_path.ends_with(".toml") {
             let text = read_small_file(name_or_path).map_err(|error| {
                 let message = error.to_string();
                 let problem = Problem::Unreadable { message };
                 Fault { at: None, problem }.in_file(name_or_path, "")
             })?;
-            return Self::parse(name_or_path, &text);
+            return Self::parse_with(name_or_path, &text, &settings);
         }
         match embedded::text(name_or_path) {
-            Some(text) => Self::parse(&format!("{name_or_path}.toml"), text),
+            Some(text) => Self::parse_with(&format!("{name_or_path}.toml"), text, &settings),
             None => {
                 let problem = Problem::UnknownScenario {
                     known: embedded::names().collect::<Vec<_>>().join(", "),
@@ -170,16 +174,26 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
+        Self::parse_with(file, text, &[])
+    }
+
+    fn parse_with(
+        file: &str,
+        text: &str,
+        settings: &[(&str, &str)],
+    ) -> Result<Self, ScenarioError> {
+        let text = parameters::fill_in(text, settings)
+            .map_err(|fault: Fault| fault.in_file(file, text))?;
         let read = || {
-            let scenario = read::scenario(text)?;
+            let scenario = read::scenario(&text)?;
             let built = build::build(&scenario)?;
             let expectations = expect::resolve(scenario.expectations.clone(), &built)?;
             Ok((scenario, built, expectations))
         };
         let (scenario, built, expectations) =
-            read().map_err(|fault: Fault| fault.in_file(file, text))?;
+            read().map_err(|fault: Fault| fault.in_file(file, &text))?;
         Ok(Self {
-            name: scenario.name,
+            name: parameters::shown(&scenario.name, settings),
             description: scenario.description,
             policy: scenario.policy,
             cores: scenario.cores,

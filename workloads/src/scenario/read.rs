@@ -26,6 +26,7 @@ const ROOT_KEYS: &[&str] = &[
     "only-on",
     "host-thread",
     "expect",
+    "parameters",
 ];
 const VM_KEYS: &[&str] = &["name", "count", "shares", "cap", "locks", "vcpu"];
 const VCPU_KEYS: &[&str] = &[

@@ -16,7 +16,7 @@ pub const LONGEST_STEP: Nanos = Nanos::from_secs(3_600);
 pub const SHORTEST_PERIOD: Nanos = Nanos::from_micros(10);
 
 /// All first words, in the order in which messages list them.
-pub const WORDS: [&str; 25] = [
+pub const WORDS: [&str; 27] = [
     "run",
     "spin",
     "sleep",
@@ -27,7 +27,9 @@ pub const WORDS: [&str; 25] = [
     "yield",
     "interrupt",
     "lock",
+    "read-lock",
     "unlock",
+    "barrier",
     "send",
     "receive",
     "host-lock",
@@ -88,6 +90,10 @@ pub enum Statement {
     Lock(String),
     /// Release it.
     Unlock(String),
+    /// Take a reader-writer lock as a reader.
+    ReadLock(String),
+    /// Meet others at a barrier.
+    Barrier(String),
     /// Send a message into a channel.
     Send(String),
     /// Receive one.
@@ -291,6 +297,8 @@ impl Statement {
             "interrupt" => Self::Interrupt(words.target()?),
             "lock" => Self::Lock(words.name("the name of a lock of this VM")?),
             "unlock" => Self::Unlock(words.name("the name of a lock of this VM")?),
+            "read-lock" => Self::ReadLock(words.name("the name of a lock of this VM")?),
+            "barrier" => Self::Barrier(words.name("the name of a barrier of this VM")?),
             "send" => Self::Send(words.name("the name of a channel of this VM")?),
             "receive" => Self::Receive(words.name("the name of a channel of this VM")?),
             "host-lock" => Self::HostLock {
@@ -384,6 +392,8 @@ impl fmt::Display for Statement {
             Self::Interrupt(target) => write!(f, "interrupt {target}"),
             Self::Lock(lock) => write!(f, "lock {lock}"),
             Self::Unlock(lock) => write!(f, "unlock {lock}"),
+            Self::ReadLock(lock) => write!(f, "read-lock {lock}"),
+            Self::Barrier(barrier) => write!(f, "barrier {barrier}"),
             Self::Send(channel) => write!(f, "send {channel}"),
             Self::Receive(channel) => write!(f, "receive {channel}"),
             Self::HostLock {
