@@ -95,9 +95,7 @@ impl AllLocks {
                 .iter()
                 .map(|(_, kind)| {
                     let lock = Lock::default();
-                    let (kind, size) = kind.in_memory();
-                    lock.kind.store(kind as u32, Ordering::Relaxed);
-                    lock.size.store(size, Ordering::Relaxed);
+                    kind.write(&lock);
                     lock
                 })
                 .collect(),
@@ -263,7 +261,8 @@ impl Machine<'_> {
             Step::Sleep(lock) if tells => self.call(vcpu, Call::CriticalLeft(After::Wait(lock))),
             Step::Spin(_) if tells => self.call(vcpu, Call::CriticalLeft(After::Step)),
             Step::Done => self.next_op(vcpu),
-            Step::Again => self.step_follows(vcpu, tells),
+            Step::Again => self.step_follows(vcpu, 0, tells),
+            Step::Work(length) => self.step_follows(vcpu, length, tells),
             Step::Spin(_) => self.vcpu(vcpu).task = Task::Spin,
             Step::Sleep(lock) => self.call(vcpu, Call::Wait(lock)),
             Step::Wake(index, lock) => {
@@ -277,12 +276,13 @@ impl Machine<'_> {
         }
     }
 
-    fn step_follows(&mut self, vcpu: VcpuId, tells: bool) {
+    /// The next step follows after so much work.
+    fn step_follows(&mut self, vcpu: VcpuId, work: u64, tells: bool) {
         self.keep_in_mind(vcpu, tells);
         let overhead = self.costs.op.0;
         self.vcpu(vcpu).task = Task::Code {
             overhead,
-            work: 0,
+            work,
             then: Then::LockStep,
         };
     }

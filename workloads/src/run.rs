@@ -5,8 +5,8 @@
 //! [`Entry`]s while they run, and the same [`Outcome`] at the end, so that one report serves both.
 
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::AtomicBool;
-use stealtime_guest::lock::Kind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use stealtime_guest::lock::{Kind, Lock};
 use stealtime_guest::op::Op;
 use stealtime_scheduler::dispatcher::{Config, ViolationReport};
 use stealtime_scheduler::effect::Effect;
@@ -32,9 +32,13 @@ pub enum LockKind {
     Mutex,
     /// Waiters sleep; a release hands it to one of them.
     MutexHandoff,
-    /// Not a lock: a queue of so many messages at most. The lock with the next number is the mutex that
-    /// guards it.
-    Channel(u32),
+    /// Not a lock: a queue of messages. The lock with the next number is the mutex that guards it.
+    Channel {
+        /// How many messages it holds at most.
+        room: u32,
+        /// How long it takes to copy one in or out, in nanoseconds.
+        copy_ns: u32,
+    },
     /// As `Ticket`, but waiters lose patience, after so many nanoseconds for each one before them.
     PreemptableTicket(u32),
     /// A queue of waiters that halt after having spun for so many nanoseconds; a release kicks.
@@ -46,21 +50,23 @@ pub enum LockKind {
 }
 
 impl LockKind {
-    /// The kind and size that are written into the guest's memory.
-    #[must_use]
-    pub const fn in_memory(self) -> (Kind, u32) {
-        match self {
-            Self::TestAndSet => (Kind::TestAndSet, 0),
-            Self::Ticket => (Kind::Ticket, 0),
-            Self::Mcs => (Kind::Mcs, 0),
-            Self::Mutex => (Kind::Mutex, 0),
-            Self::MutexHandoff => (Kind::MutexHandOff, 0),
-            Self::Channel(size) => (Kind::Channel, size),
-            Self::PreemptableTicket(unit) => (Kind::PreemptableTicket, unit),
-            Self::Pv(threshold) => (Kind::Pv, threshold),
-            Self::Rwlock => (Kind::ReadWrite, 0),
-            Self::Barrier(parties) => (Kind::Barrier, parties),
-        }
+    /// Writes it into a lock in a guest's memory, before the guest starts.
+    pub fn write(self, lock: &Lock) {
+        let (kind, size, copy_ns) = match self {
+            Self::TestAndSet => (Kind::TestAndSet, 0, 0),
+            Self::Ticket => (Kind::Ticket, 0, 0),
+            Self::Mcs => (Kind::Mcs, 0, 0),
+            Self::Mutex => (Kind::Mutex, 0, 0),
+            Self::MutexHandoff => (Kind::MutexHandOff, 0, 0),
+            Self::Channel { room, copy_ns } => (Kind::Channel, room, copy_ns),
+            Self::PreemptableTicket(unit) => (Kind::PreemptableTicket, unit, 0),
+            Self::Pv(threshold) => (Kind::Pv, threshold, 0),
+            Self::Rwlock => (Kind::ReadWrite, 0, 0),
+            Self::Barrier(parties) => (Kind::Barrier, parties, 0),
+        };
+        lock.kind.store(kind as u32, Ordering::Relaxed);
+        lock.size.store(size, Ordering::Relaxed);
+        lock.copy_ns.store(copy_ns, Ordering::Relaxed);
     }
 }
 

@@ -193,18 +193,22 @@ fn locks_are_numbered_in_the_order_written() {
 #[test]
 fn a_channel_takes_two_numbers_and_a_name_without_a_number_is_the_copy_with_the_vcpus_own() {
     let text = "name = \"t\"\ndescription = \"d\"\n[[vm]]\nname = \"a\"\n\
-                locks = { first = \"mcs\", inbox = \"channel 16 x2\", last = \"mutex\" }\n\
+                locks = { first = \"mcs\", inbox = \"channel 16 300ns x2\", last = \"mutex\" }\n\
                 [[vm.vcpu]]\nname = \"r\"\ncount = 2\nrepeat = \"once\"\n\
                 program = [\"send inbox-1\", \"receive inbox\", \"lock last\", \"unlock last\"]\n";
     let scenario = Scenario::parse("t.toml", text).expect("in order");
     let named = |name: &str, kind| (name.to_owned(), kind);
+    let channel = LockKind::Channel {
+        room: 16,
+        copy_ns: 300,
+    };
     assert_eq!(
         scenario.vms()[0].locks,
         [
             named("first", LockKind::Mcs),
-            named("inbox-1", LockKind::Channel(16)),
+            named("inbox-1", channel),
             named("inbox-1/mutex", LockKind::Mutex),
-            named("inbox-2", LockKind::Channel(16)),
+            named("inbox-2", channel),
             named("inbox-2/mutex", LockKind::Mutex),
             named("last", LockKind::Mutex),
         ]
@@ -232,8 +236,8 @@ fn a_channel_takes_two_numbers_and_a_name_without_a_number_is_the_copy_with_the_
 #[test]
 fn a_lock_is_no_channel_and_a_channel_no_lock_and_copies_are_counted() {
     let wrong = [
-        ("lock = \"channel\"", "run 1ms", "\"channel 16\""),
-        ("lock = \"channel 0\"", "run 1ms", "\"channel 16\""),
+        ("lock = \"channel\"", "run 1ms", "\"channel 16 300ns\""),
+        ("lock = \"channel 0\"", "run 1ms", "\"channel 16 300ns\""),
         ("lock = \"mutex 4\"", "run 1ms", "\"mutex x4\""),
         ("lock = \"mutex x0\"", "run 1ms", "\"mutex x4\""),
         (

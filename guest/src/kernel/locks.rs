@@ -78,7 +78,7 @@ impl Locks {
                     // Not before a wake-up: somebody would wait for it until this vCPU runs again.
                     self.tell_if_awaited(&mut context, worker);
                 }
-                Step::Again | Step::Wake(..) => {}
+                Step::Again | Step::Work(_) | Step::Wake(..) => {}
             }
             let looks = matches!(step, Step::Spin(_));
             match step {
@@ -86,6 +86,7 @@ impl Locks {
                 Step::Again => {
                     worker.tick(LOOK_NS);
                 }
+                Step::Work(length_ns) => worker.run(length_ns),
                 Step::Spin(_) => self.spin(&context, &mut spun, worker),
                 Step::Sleep(number) => self.call(Port::Wait, u64::from(number), 0, worker),
                 Step::Wake(vcpu, number) => {

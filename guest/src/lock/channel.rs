@@ -2,7 +2,8 @@
 //!
 //! Who sends takes the mutex, puts its message in if there is room, and wakes one that sleeps for a
 //! message when the mutex is released; if there is no room it sleeps for some, without the mutex.
-//! Who receives does the same the other way round. Messages have no content: a channel counts them.
+//! Who receives does the same the other way round. Messages have no content: a channel counts them, and
+//! copying one takes a time, with the mutex held.
 //!
 //! A sleeper is taken off by whoever calls it, under the mutex, so that each message and each room calls
 //! one. It may still find another to have been quicker; then it sleeps again, as the last.
@@ -61,7 +62,11 @@ impl Transfer {
             }
             Phase::Inside => {
                 *phase = inside(cx, channel, self.way);
-                Step::Again
+                let copy_ns = cx.lock(channel).copy_ns.load(Ordering::Relaxed);
+                match phase {
+                    Phase::Unlock(..) if copy_ns > 0 => Step::Work(u64::from(copy_ns)),
+                    _ => Step::Again,
+                }
             }
             Phase::Unlock(release, None) => release.step(cx, guard),
             Phase::Unlock(release, Some(other)) => match release.step(cx, guard) {

@@ -11,6 +11,8 @@ pub enum Step {
     Done,
     /// The next step follows at once.
     Again,
+    /// Guest code that takes so long, in nanoseconds; then the next step follows.
+    Work(u64),
     /// The next step is a look whether anything has changed. Time passes.
     Spin(Spin),
     /// The vCPU sleeps for this lock until it is woken, then the next step follows. If it was woken

@@ -105,6 +105,9 @@ pub struct Lock {
     /// many have to come. A preemptable ticket lock: the patience with each one before, in nanoseconds. A
     /// paravirtual lock: how long its waiters spin, in nanoseconds.
     pub size: AtomicU32,
+    /// Set by the host before the guest starts. A channel: how long it takes to copy a message in or out,
+    /// in nanoseconds.
+    pub copy_ns: AtomicU32,
     /// A preemptable ticket lock: 1 while it is taken. A paravirtual lock: 1 while the first of its queue
     /// spins for it.
     taken: AtomicU32,

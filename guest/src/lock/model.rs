@@ -132,7 +132,7 @@ impl Vm {
         self.vcpus[me as usize].operation = Some(operation);
         match step {
             Step::Done => self.vcpus[me as usize].next = Next::Idle,
-            Step::Again => {}
+            Step::Again | Step::Work(_) => {}
             Step::Spin(spin) => self.vcpus[me as usize].next = Next::Look(spin),
             Step::Sleep(_) => self.vcpus[me as usize].next = Next::Sleep,
             Step::Wake(other, _) => {
@@ -631,4 +631,21 @@ fn in_any_order_a_barrier_lets_all_pass_together_round_after_round() {
         );
         assert_eq!((come, gone), (80, 80));
     }
+}
+
+#[test]
+fn a_message_is_copied_with_the_mutex_held_and_a_wait_copies_nothing() {
+    let mut vm = Vm::new(&[Kind::Channel, Kind::Mutex], 2);
+    vm.locks[0].copy_ns.store(300, Ordering::Relaxed);
+    vm.begin(0, Want::Receive, 0);
+    while vm.may_step(0) {
+        assert_ne!(vm.step(0), Step::Work(300));
+    }
+    vm.begin(1, Want::Send, 0);
+    while vm.step(1) != Step::Work(300) {}
+    assert_eq!(
+        (vm.memory().owner(1), vm.memory().seen(1).held),
+        (Some(1), 1)
+    );
+    assert_eq!(vm.go_on(1), Next::Idle);
 }

@@ -69,7 +69,7 @@ impl Vm {
         loop {
             match operation.step(&mut context) {
                 Step::Done => return,
-                Step::Again => {}
+                Step::Again | Step::Work(_) => {}
                 Step::Spin(_) => {
                     std::thread::yield_now();
                     // Sizes here are 2: patience ends at once, so that all paths are taken.

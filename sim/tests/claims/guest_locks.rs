@@ -9,6 +9,7 @@ use stealtime_scheduler::ids::{GuestLockId, VcpuId};
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::cost::CostModel;
 use stealtime_workloads::run::{LockKind, Plan};
+use stealtime_workloads::scenario::{Overrides, Scenario};
 
 const END: Nanos = Nanos::from_secs(1);
 const MS: u64 = 1_000_000;
@@ -278,7 +279,13 @@ fn all_messages_arrive_and_who_finds_none_or_no_room_sleeps() {
         ];
         let plan = Setup::new("rr")
             .cores(2)
-            .vm(&[LockKind::Channel(4), LockKind::Mutex])
+            .vm(&[
+                LockKind::Channel {
+                    room: 4,
+                    copy_ns: 0,
+                },
+                LockKind::Mutex,
+            ])
             .vcpu(&sender)
             .vcpu(&receiver)
             .build();
@@ -356,4 +363,94 @@ fn the_owner_of_a_lock_is_told_when_somebody_is_known_to_wait_for_it_and_holds_i
         }
         assert!(told > 100, "{kind:?}: {told}");
     }
+}
+
+/// What a scenario's guests get done under its own policy, with its parameters.
+fn scenario(name: &str) -> (Done, u64) {
+    let scenario = Scenario::load(name).expect("embedded");
+    let plan = scenario.plan(&Overrides::default()).expect("in order");
+    let done = simulate(&plan, &CostModel::bare_hardware());
+    let all = taken(&done);
+    (done, all)
+}
+
+#[test]
+fn at_two_vcpus_for_each_core_a_fifo_lock_stops_where_one_that_looks_at_preemption_goes_on() {
+    let throughput = |lock| scenario(&format!("lhp:lock={lock}")).1;
+    let [ticket, mcs] = ["ticket", "mcs"].map(throughput);
+    let others = ["preemptable-ticket", "pv", "mutex", "mutex-handoff"].map(throughput);
+    for other in others {
+        assert!(other > 3 * ticket.max(mcs), "{ticket}, {mcs}: {others:?}");
+    }
+    // Without overcommit the order does no harm.
+    let alone = scenario("lhp:lock=ticket,vcpus=2").1;
+    assert!(alone > 5 * ticket, "{alone}, {ticket}");
+}
+
+#[test]
+fn a_hand_off_costs_hackbench_two_to_six_times_what_optimistic_spinning_does() {
+    let took = |guard| {
+        let scenario = Scenario::load("hackbench").expect("embedded");
+        let mut plan = scenario.plan(&Overrides::default()).expect("in order");
+        for (_, kind) in &mut plan.vms[0].locks {
+            if *kind == LockKind::Mutex {
+                *kind = guard;
+            }
+        }
+        let done = simulate(&plan, &CostModel::bare_hardware());
+        let guests = done.outcome.guests.iter();
+        assert!(guests.clone().all(|guest| guest.requests == 1), "{guard:?}");
+        guests
+            .map(|guest| guest.request_max_ns)
+            .max()
+            .expect("some")
+    };
+    let (spinning, handed) = (took(LockKind::Mutex), took(LockKind::MutexHandoff));
+    let times = handed as f64 / spinning as f64;
+    assert!(
+        (2.0..6.0).contains(&times),
+        "{times}: {handed} and {spinning} ns"
+    );
+}
+
+#[test]
+fn vcpus_that_meet_at_a_barrier_stay_within_one_round_of_each_other() {
+    let meets = |work| {
+        let steps = [run(work), Step::Barrier(0)];
+        forever(&steps)
+    };
+    let plan = Setup::new("rr")
+        .cores(3)
+        .vm(&[LockKind::Barrier(3)])
+        .vcpu(&meets(10_000))
+        .vcpu(&meets(20_000))
+        .vcpu(&meets(300_000))
+        .build();
+    let done = simulate(&plan, &CostModel::bare_hardware());
+    check(&done, END);
+    let rounds = |vcpu: usize, work| done.outcome.guests[vcpu].progress_ns / work;
+    let slowest = rounds(2, 300_000);
+    // The slowest decides: a round takes what it works and what it costs to wake the others.
+    assert!((3_000..3_334).contains(&slowest), "{slowest}");
+    assert!(rounds(0, 10_000).abs_diff(slowest) <= 1);
+    assert!(rounds(1, 20_000).abs_diff(slowest) <= 1);
+    // They come long before and sleep.
+    assert!(slept_for_locks(&done) as u64 >= 2 * slowest - 2);
+}
+
+#[test]
+fn readers_run_side_by_side_and_writers_alone() {
+    let plan = |step: Step| {
+        let steps = forever(&[step, run(100_000), Step::Unlock(0)]);
+        let mut setup = Setup::new("rr").cores(3).vm(&[LockKind::Rwlock]);
+        for _ in 0..3 {
+            setup = setup.vcpu(&steps);
+        }
+        let done = simulate(&setup.build(), &CostModel::free());
+        check(&done, END);
+        taken(&done)
+    };
+    let (read, written) = (plan(Step::ReadLock(0)), plan(Step::Lock(0)));
+    assert!((29_900..=30_000).contains(&read), "{read}");
+    assert!((9_900..=10_000).contains(&written), "{written}");
 }

@@ -204,7 +204,13 @@ fn messages_go_through_a_channel_and_its_ends_sleep_while_there_is_none_or_no_ro
         Step::Receive(0),
         Step::Receive(0),
     ];
-    let kinds = [LockKind::Channel(1), LockKind::Mutex];
+    let kinds = [
+        LockKind::Channel {
+            room: 1,
+            copy_ns: 0,
+        },
+        LockKind::Mutex,
+    ];
     let mut cpus = booted(&plan(&kinds, &[&sender, &receiver]));
     let mut receiver = cpus.pop().expect("two");
     let mut sender = cpus.pop().expect("two");

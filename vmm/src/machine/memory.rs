@@ -85,9 +85,7 @@ impl Memory {
 
     fn write_locks(&self, kinds: &[LockKind]) {
         for (lock, kind) in self.locks().locks.iter().zip(kinds) {
-            let (kind, size) = kind.in_memory();
-            lock.kind.store(kind as u32, Ordering::Relaxed);
-            lock.size.store(size, Ordering::Relaxed);
+            kind.write(lock);
         }
     }
 

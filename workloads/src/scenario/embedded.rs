@@ -52,6 +52,15 @@ const TEXTS: &[(&str, &str)] = scenarios![
     "ithread",
     "sticky",
     "audio",
+    "lhp",
+    "hackbench",
+    "schbench",
+    "request-response",
+    "key-value",
+    "microservice-chain",
+    "wrong-yield",
+    "boost-evaporates",
+    "holder-never-releases",
 ];
 
 /// What a list of scenarios shows of one.

@@ -12,8 +12,8 @@ use stealtime_scheduler::time::Nanos;
 
 const KINDS: &str = "a kind of lock: \"ticket\", \"test-and-set\", \"mcs\", \"mutex\", \
                      \"mutex-handoff\", \"rwlock\", \"preemptable-ticket 10us\" (the patience \
-                     with each one before), \"pv 300us\" (how long to spin), \"channel 16\" (of so \
-                     many messages) or \"barrier 4\" (for so many), each perhaps with a number of \
+                     with each one before), \"pv 300us\" (how long to spin), \"channel 16 300ns\" (of \
+                     so many messages, each copied in so long) or \"barrier 4\" (for so many), each perhaps with a number of \
                      copies, as \"mutex x4\"";
 
 /// The kinds that need nothing said but their name.
@@ -70,10 +70,10 @@ pub(super) enum Use {
 /// What may be used as what.
 fn fits(kind: LockKind, how: Use) -> Result<(), &'static str> {
     match (kind, how) {
-        (LockKind::Channel(_), Use::Message)
+        (LockKind::Channel { .. }, Use::Message)
         | (LockKind::Barrier(_), Use::Meet)
         | (LockKind::Rwlock, Use::Read) => Ok(()),
-        (LockKind::Channel(_) | LockKind::Barrier(_), Use::Lock | Use::Read) => {
+        (LockKind::Channel { .. } | LockKind::Barrier(_), Use::Lock | Use::Read) => {
             Err("a lock: this is none")
         }
         (_, Use::Lock) => Ok(()),
@@ -106,7 +106,7 @@ impl GuestLocks {
                 return Err(Fault::at(at, Problem::Duplicate { what, name }));
             }
             // A channel's mutex has the number behind it, and a name that nothing else can have.
-            let guard = matches!(new.kind, LockKind::Channel(_))
+            let guard = matches!(new.kind, LockKind::Channel { .. })
                 .then(|| (format!("{name}/mutex"), LockKind::Mutex));
             self.all.push((name, new.kind));
             self.all.extend(guard);
@@ -210,7 +210,10 @@ fn kind(text: &str) -> Option<(LockKind, Option<u32>)> {
     };
     let plain = PLAIN.iter().find(|(name, _)| *name == word);
     let kind = match (word, plain) {
-        ("channel", _) => LockKind::Channel(count(argument(), MAX_CHANNEL)?),
+        ("channel", _) => LockKind::Channel {
+            room: count(argument(), MAX_CHANNEL)?,
+            copy_ns: time(argument(), 0)?,
+        },
         ("barrier", _) => LockKind::Barrier(count(argument(), MAX_PARTIES)?),
         (_, Some((_, LockKind::PreemptableTicket(usual)))) => {
             LockKind::PreemptableTicket(time(argument(), *usual)?)
