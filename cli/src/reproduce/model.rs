@@ -40,8 +40,10 @@ pub(super) struct Reproduction {
 pub(super) struct Case {
     /// By which rows refer to it.
     pub(super) name: &'static str,
-    /// An embedded scenario.
+    /// An embedded scenario, with parameters as on the command line.
     pub(super) scenario: &'static str,
+    /// What runs on KVM instead, where exits cost so much more: the same with less to do.
+    pub(super) on_kvm: Option<&'static str>,
     /// The policy with its options.
     pub(super) policy: &'static str,
     /// How long it takes, in halves of the scenario's duration.
@@ -58,6 +60,7 @@ impl Case {
         Self {
             name,
             scenario,
+            on_kvm: None,
             policy,
             halves: 2,
         }

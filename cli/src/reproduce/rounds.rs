@@ -3,7 +3,8 @@
 use super::measured::{Run, Trace};
 use super::model::{Case, Place, Reproduction};
 use super::outcome::{CaseOutcome, Outcome, RowOutcome};
-use crate::args::Conditions;
+use crate::args::{BackendChoice, Conditions};
+use crate::cores;
 use crate::execute::{self, Remarks};
 use crate::failure::{Blame, Failure};
 use crate::interrupt;
@@ -114,7 +115,11 @@ impl Outcome {
 
 /// The setting, the policy and the first round's seed of a case.
 fn prepare(case: &'static Case, orders: Orders<'_>) -> Result<(Setting, PolicySpec, u64), Failure> {
-    let name = case.scenario;
+    let asked = match (case.on_kvm, orders.conditions.backend) {
+        (Some(less), BackendChoice::Kvm | BackendChoice::Auto) => less,
+        _ => case.scenario,
+    };
+    let name = asked.split(':').next().unwrap_or(asked);
     let mut text = embedded_text(name)
         .ok_or_else(|| anyhow!("there is no scenario `{name}`"))
         .bad_input()?
@@ -132,8 +137,13 @@ fn prepare(case: &'static Case, orders: Orders<'_>) -> Result<(Setting, PolicySp
         }
         None => {}
     }
-    let scenario = Scenario::parse(&format!("{name}.toml"), &text).bad_input()?;
+    let scenario = Scenario::parse_as(asked, &text).bad_input()?;
     let mut conditions = orders.conditions.clone();
+    if conditions.cores.is_none() && conditions.backend != BackendChoice::Sim {
+        // What asks for more cores than there are runs on those that there are.
+        let there = cores::allowed().machine()?;
+        conditions.cores = (there.0.len() < usize::from(scenario.cores)).then_some(there);
+    }
     let base = conditions.duration.unwrap_or(scenario.duration);
     conditions.duration = Some(Nanos(base.get() * case.halves / 2));
     let seed = conditions.seed.unwrap_or(DEFAULT_SEED);

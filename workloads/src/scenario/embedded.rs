@@ -61,6 +61,7 @@ const TEXTS: &[(&str, &str)] = scenarios![
     "wrong-yield",
     "boost-evaporates",
     "holder-never-releases",
+    "inversion-guest",
 ];
 
 /// What a list of scenarios shows of one.

@@ -177,6 +177,16 @@ impl Scenario {
         Self::parse_with(file, text, &[])
     }
 
+    /// Reads a scenario from a text that stands for the one asked for, with the parameters that are
+    /// set behind its name.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse_as(asked: &str, text: &str) -> Result<Self, ScenarioError> {
+        let (name, settings) = parameters::settings(asked);
+        Self::parse_with(&format!("{name}.toml"), text, &settings)
+    }
+
     fn parse_with(
         file: &str,
         text: &str,

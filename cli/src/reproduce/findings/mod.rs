@@ -1,11 +1,15 @@
 //! What can be reproduced: a file a finding, a line in [`ALL`].
 
 mod audio;
+mod beyond;
 mod build;
 mod convoy;
+mod hackbench;
 mod ithread;
 mod kpri_fss;
 mod kpri_ts;
+mod lhp;
+mod noregress;
 mod ping;
 mod rwlock_inversion;
 mod sticky_priority;
@@ -23,6 +27,10 @@ pub(super) static ALL: &[&Reproduction] = &[
     &ithread::FINDING,
     &sticky_priority::FINDING,
     &audio::FINDING,
+    &lhp::FINDING,
+    &hackbench::FINDING,
+    &beyond::FINDING,
+    &noregress::FINDING,
 ];
 
 #[cfg(test)]
@@ -69,7 +77,8 @@ mod tests {
                 assert!(knob.values.contains(&knob.documented), "{what}");
                 let mut seen = false;
                 for case in finding.cases {
-                    let text = embedded_text(case.scenario).expect("every scenario is there");
+                    let name = case.scenario.split(':').next().unwrap_or_default();
+                    let text = embedded_text(name).expect("every scenario is there");
                     seen |= match knob.place {
                         Place::Scenario(template) => {
                             text.contains(&template.replace("{}", knob.documented))
