@@ -69,6 +69,8 @@ pub enum Command {
     /// Show the distribution of the time between two kinds of event, such as from interrupt to handler
     #[command(after_help = DIST_HELP.as_str())]
     Dist(DistArgs),
+    /// Tell why the worst waits were so long: from the waiter through locks and owners to the core
+    Explain(ExplainArgs),
     /// Run on the real AMD-V KVM of an emulated machine, wherever you are
     #[command(subcommand)]
     Lab(LabCommand),
@@ -86,6 +88,7 @@ impl Command {
             Self::Compare(arguments) => Some(arguments.quiet),
             Self::Reproduce(arguments) => Some(arguments.quiet),
             Self::Suite(arguments) => Some(arguments.quiet),
+            Self::Explain(arguments) => Some(arguments.quiet),
             Self::Lab(LabCommand::Predict(arguments)) => Some(arguments.quiet),
             Self::Lab(_) | Self::InLab => Some(false),
             Self::Policies { .. }
@@ -210,7 +213,7 @@ pub struct LabExecArgs {
 }
 
 /// Under which conditions a scenario runs. What is not given is the scenario's own.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Args)]
 pub struct Conditions {
     /// Host cores to run on, such as 1 or 0,2 or 0-3 [default: the last ones, as many as the
     /// scenario asks for]
@@ -401,6 +404,32 @@ pub struct DistArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t)]
     pub format: Form,
+}
+
+/// `stealtime explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    /// The directory of a kept run; else a scenario by name or path, which is run first
+    #[arg(value_name = "DIR|SCENARIO", default_value = DEFAULT_SCENARIO)]
+    pub what: String,
+    /// Only waits of these vCPUs: VM/VCPU, either of which may end in *, or a VM
+    #[arg(long, value_name = "VCPU")]
+    pub vcpu: Option<String>,
+    /// How many waits to explain
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub worst: u16,
+    /// The policy, with options [default: the scenario's]
+    #[arg(long, value_parser = policy)]
+    pub policy: Option<PolicySpec>,
+    /// Under which conditions.
+    #[command(flatten)]
+    pub conditions: Conditions,
+    /// How to print
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Form,
+    /// No progress bar and no remarks
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// How what has no rows is printed.

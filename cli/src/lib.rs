@@ -9,6 +9,7 @@ pub mod dist;
 pub mod disturbance;
 pub mod doctor;
 pub mod execute;
+pub mod explain;
 pub mod failure;
 pub mod interrupt;
 pub mod lab;
@@ -63,6 +64,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Report { dir, format } => stored::report(&dir, format),
         Command::Replay { dir } => stored::replay(&dir),
         Command::Trace(arguments) => trace::trace(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
         Command::Dist(arguments) => dist::dist(&arguments),
         Command::Lab(command) => lab::lab(&command),
         Command::InLab => lab::inside(),

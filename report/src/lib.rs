@@ -12,6 +12,7 @@ mod csv;
 mod diagnosis;
 pub mod dist;
 pub mod expect;
+pub mod explain;
 pub mod kind;
 pub mod latency;
 pub mod mask;

@@ -11,6 +11,7 @@ mod tests;
 mod write;
 
 pub use read::{Entries, LoadError, Recording, load};
+pub(crate) use replay::names_only_what_exists;
 pub use replay::{Difference, Kind, Replay, ReplayError, replay};
 pub use stream::{BadHeader, HEADER_BYTES, MAGIC, STREAM_VERSION};
 pub use write::{RunWriter, WriteError};

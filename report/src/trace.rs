@@ -28,6 +28,7 @@ use stealtime_scheduler::ids::{CoreId, VcpuId};
 use stealtime_scheduler::input::Input;
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::Entry;
+pub(crate) use words::moment;
 
 /// One item of the stream, with when and where it happened.
 #[derive(Clone, Copy, Debug)]

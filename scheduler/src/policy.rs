@@ -403,6 +403,12 @@ pub trait Policy: Debug + Send {
         Standing::default()
     }
 
+    /// What puts the vCPU before or behind others just now, in the policy's own terms (`priority 60`),
+    /// for explanations; none if it has nothing of the kind.
+    fn rank(&self, _vcpu: VcpuId) -> Option<String> {
+        None
+    }
+
     /// Between whom it divides the cores: what reports hold its results against.
     fn divides(&self) -> Division {
         Division::Vcpus

@@ -7,6 +7,7 @@ mod cli_errors;
 mod doctor;
 mod engine;
 mod events;
+mod explain;
 mod kept;
 mod kvm_runs;
 mod lab;

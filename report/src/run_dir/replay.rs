@@ -183,10 +183,15 @@ impl Player<'_> {
 
     /// The dispatcher trusts its driver to name only what exists; a file deserves no such trust.
     fn knows(&self, input: &Input) -> bool {
-        let (vcpu, core) = names(input);
-        vcpu.is_none_or(|vcpu| vcpu < self.recording.run.config.vcpus.len())
-            && core.is_none_or(|core| core < self.dispatcher.cores())
+        let vcpus = self.recording.run.config.vcpus.len();
+        names_only_what_exists(input, vcpus, self.dispatcher.cores())
     }
+}
+
+/// Whether a dispatcher with so many vCPUs and cores can be given this input.
+pub(crate) fn names_only_what_exists(input: &Input, vcpus: usize, cores: usize) -> bool {
+    let (vcpu, core) = names(input);
+    vcpu.is_none_or(|vcpu| vcpu < vcpus) && core.is_none_or(|core| core < cores)
 }
 
 /// The vCPU and the core that an input is about.

@@ -327,6 +327,12 @@ impl Dispatcher {
         self.cores.get(core.index()).and_then(|c| c.vcpu)
     }
 
+    /// What puts a vCPU before or behind others just now, in the policy's own terms.
+    #[must_use]
+    pub fn rank(&self, vcpu: VcpuId) -> Option<String> {
+        self.policy.rank(vcpu)
+    }
+
     /// How many vCPUs wait for a core.
     #[must_use]
     pub const fn ready(&self) -> usize {

@@ -305,6 +305,14 @@ impl Policy for Rtds {
         self.forget(vcpu);
     }
 
+    fn rank(&self, vcpu: VcpuId) -> Option<String> {
+        let server = &self.servers[vcpu.index()];
+        Some(format!(
+            "{} of its budget left, level {}",
+            server.left, server.level
+        ))
+    }
+
     fn conserving(&self) -> WorkConserving {
         if self.extratime {
             WorkConserving::Yes

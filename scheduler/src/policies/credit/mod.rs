@@ -295,6 +295,13 @@ impl Policy for Credit {
         self.deactivate(vcpu);
     }
 
+    fn rank(&self, vcpu: VcpuId) -> Option<String> {
+        let unit = &self.units[vcpu.index()];
+        let parked = if unit.parked { ", parked" } else { "" };
+        let priority = format!("{:?}", unit.priority).to_uppercase();
+        Some(format!("{priority}, {} credits{parked}", unit.credits))
+    }
+
     fn standing(&self, vcpu: VcpuId) -> Standing {
         Standing {
             boosted: self.priority(vcpu) == Priority::Boost,

@@ -232,6 +232,12 @@ impl Policy for Credit2 {
         self.forget(vcpu);
     }
 
+    fn rank(&self, vcpu: VcpuId) -> Option<String> {
+        let unit = &self.units[vcpu.index()];
+        let parked = if unit.parked { ", parked" } else { "" };
+        Some(format!("credit {} us{parked}", unit.credit / 1_000))
+    }
+
     fn conserving(&self) -> WorkConserving {
         if self.budgets.any() {
             WorkConserving::No

@@ -369,6 +369,10 @@ impl Policy for FourBsd {
         self.seats.user_return(core)
     }
 
+    fn rank(&self, vcpu: VcpuId) -> Option<String> {
+        Some(self.threads[vcpu.index()].priority.rank())
+    }
+
     fn standing(&self, vcpu: VcpuId) -> Standing {
         self.threads[vcpu.index()].priority.standing()
     }

@@ -61,6 +61,11 @@ impl Priority {
         self.effective
     }
 
+    /// For explanations.
+    pub(in crate::policies) fn rank(&self) -> String {
+        format!("priority {}, the least goes first", self.effective)
+    }
+
     /// The one for user mode.
     pub(in crate::policies) const fn user(&self) -> u8 {
         self.user

@@ -251,6 +251,10 @@ impl Policy for Ts {
         self.turnstiles.awake(vcpu);
     }
 
+    fn rank(&self, vcpu: VcpuId) -> Option<String> {
+        Some(format!("priority {}", self.dispatch_priority(vcpu)))
+    }
+
     fn standing(&self, vcpu: VcpuId) -> Standing {
         self.stands(vcpu)
     }

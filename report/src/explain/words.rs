@@ -1,0 +1,417 @@
+//! What is said of a chain's links, its end, and the reasons for it.
+
+use super::chain::{End, Reason, Why};
+use super::graph::{Graph, Wanted};
+use super::model;
+use super::scene::{Became, State, Vcpu};
+use crate::names::Names;
+use crate::trace::moment;
+use stealtime_scheduler::event::{Charged, PreemptReason, Waits, WakeSource};
+use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::policy::VcpuParams;
+use stealtime_scheduler::time::Nanos;
+
+/// Of so many others the names are given; of more, the number.
+const NAMED: usize = 3;
+
+/// What is needed to speak of a scene.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speaker<'a> {
+    pub(super) graph: Graph<'a>,
+    pub(super) names: &'a Names,
+    pub(super) params: &'a [VcpuParams],
+}
+
+/// An instant of the run.
+pub(super) fn instant(ns: u64) -> String {
+    format!("{:.3} s", Nanos(ns).as_secs_f64())
+}
+
+const fn preempted(why: PreemptReason) -> &'static str {
+    match why {
+        PreemptReason::SliceEnd => "its slice ran out",
+        PreemptReason::Wakeup => "one that woke went first",
+        PreemptReason::Tick => "at a tick",
+        PreemptReason::Period => "at the end of a period",
+        PreemptReason::PriorityDrop => "it lost its priority",
+        PreemptReason::LockWait => "it lends its turn",
+        PreemptReason::LoanOver => "its loan was over",
+    }
+}
+
+impl Speaker<'_> {
+    fn vcpu(&self, vcpu: VcpuId) -> &Vcpu {
+        &self.graph.scene.vcpus[vcpu.index()]
+    }
+
+    fn name(&self, vcpu: VcpuId) -> &str {
+        self.names.vcpu(vcpu)
+    }
+
+    fn ago(&self, since: u64) -> Nanos {
+        Nanos(self.graph.scene.now.saturating_sub(since))
+    }
+
+    /// A lock or a core.
+    pub(super) fn wanted(&self, wanted: Wanted) -> String {
+        match wanted {
+            Wanted::HostLock(lock) => format!("host lock `{}`", self.names.host_lock(lock)),
+            Wanted::GuestLock(lock) => format!("guest lock `{}`", self.names.guest_lock(lock)),
+            Wanted::Core(core) => self.names.core_in_words(core),
+        }
+    }
+
+    /// The state of a vCPU and how it came to it.
+    fn state(&self, vcpu: VcpuId) -> String {
+        match self.vcpu(vcpu).state {
+            State::Unborn => "not yet admitted".to_owned(),
+            State::Retired => "gone".to_owned(),
+            State::Ready(became) => self.became(vcpu, became),
+            State::Granted(core) => format!(
+                "{} granted, not yet entered",
+                self.names.core_in_words(core)
+            ),
+            State::Running(core) => format!("on {}, in guest code", self.names.core_in_words(core)),
+            State::Hypervisor(core, why) => format!(
+                "on {}, the hypervisor works for it ({})",
+                self.names.core_in_words(core),
+                why.name()
+            ),
+            State::Blocked(Waits::Idle) => "idle until an interrupt".to_owned(),
+            State::Blocked(Waits::Sleep) => "asleep until its timer".to_owned(),
+            State::Blocked(Waits::Host) => "waits in the hypervisor (a device, a page)".to_owned(),
+            State::Blocked(Waits::HostLock(..)) => String::new(),
+            State::Blocked(Waits::GuestLock(_)) => "asleep".to_owned(),
+        }
+    }
+
+    fn became(&self, vcpu: VcpuId, became: Became) -> String {
+        match became {
+            Became::Admitted => "has not run yet".to_owned(),
+            Became::Yielded => "gave up its core".to_owned(),
+            Became::Preempted(why) => format!("preempted ({})", preempted(why)),
+            Became::Woken(WakeSource::Timer) => "woken by its timer".to_owned(),
+            Became::Woken(WakeSource::Interrupt(None)) => "woken by an interrupt".to_owned(),
+            Became::Woken(WakeSource::Interrupt(Some(by))) => {
+                format!("woken by an interrupt of {}", self.name(by))
+            }
+            Became::Woken(WakeSource::GuestLock(by)) => {
+                format!("woken by {} from its wait for a guest lock", self.name(by))
+            }
+            Became::Woken(WakeSource::HostLock(by)) => match self.vcpu(vcpu).retries {
+                Some(lock) => {
+                    let name = self.names.host_lock(lock);
+                    let owner = self.graph.owner(Wanted::HostLock(lock));
+                    let lock = &self.graph.scene.host_locks[lock.index()];
+                    let has = owner.map_or_else(
+                        || format!("free since {}", instant(lock.since)),
+                        |owner| format!("held by {} meanwhile", self.name(owner)),
+                    );
+                    format!("woken to take host lock `{name}`, {has}")
+                }
+                None => format!("woken when {} handed it over", self.name(by)),
+            },
+        }
+    }
+
+    /// The line of a vCPU: what it holds that the one above waits for, its state, what it waits for
+    /// and how many wait with it, and a standing that is not plain.
+    pub(super) fn frame(
+        &self,
+        vcpu: VcpuId,
+        above: Option<Wanted>,
+        wanted: Option<Wanted>,
+        others: &[VcpuId],
+    ) -> String {
+        let mut parts = Vec::new();
+        match above {
+            Some(Wanted::HostLock(lock)) => {
+                let held = self.vcpu(vcpu).holds.iter().find(|(held, _)| *held == lock);
+                let since = held.map_or_else(String::new, |(_, since)| {
+                    format!(" for {}", self.ago(*since))
+                });
+                parts.push(format!("holds `{}`{since}", self.names.host_lock(lock)));
+            }
+            Some(Wanted::GuestLock(lock)) => {
+                let told = !self.graph.owners(Wanted::GuestLock(lock)).is_empty();
+                let how = if told {
+                    "holds"
+                } else {
+                    "alone of its VM holds a lock, likely"
+                };
+                parts.push(format!("{how} `{}`", self.names.guest_lock(lock)));
+            }
+            Some(Wanted::Core(_)) | None => {}
+        }
+        parts.push(self.state(vcpu));
+        if let Some((donor, charged)) = self.vcpu(vcpu).donor {
+            let account = match charged {
+                Charged::Donor => "and account",
+                Charged::Owner => "at its own expense",
+            };
+            parts.push(format!("on the turn of {} {account}", self.name(donor)));
+        }
+        if let Some(wanted) = wanted {
+            parts.push(self.waits(vcpu, wanted, others));
+        }
+        let stand = self.vcpu(vcpu).stand.now;
+        let flags = [
+            (stand.kernel_priority, "KERNEL PRIORITY"),
+            (stand.boosted, "BOOSTED"),
+            (stand.costopped, "CO-STOPPED"),
+        ];
+        parts.extend(
+            flags
+                .iter()
+                .filter(|(has, _)| *has)
+                .map(|(_, word)| (*word).to_owned()),
+        );
+        parts.retain(|part| !part.is_empty());
+        parts.join("; ")
+    }
+
+    fn waits(&self, vcpu: VcpuId, wanted: Wanted, others: &[VcpuId]) -> String {
+        let how = match (wanted, self.vcpu(vcpu).state) {
+            (Wanted::GuestLock(_), State::Running(_) | State::Hypervisor(..)) => "spins for",
+            (Wanted::GuestLock(_), State::Ready(_) | State::Granted(_)) => "was spinning for",
+            _ => "waits for",
+        };
+        let names: Vec<_> = others.iter().map(|other| self.name(*other)).collect();
+        let others = match names.as_slice() {
+            [] => String::new(),
+            [one] => format!(", and so does {one}"),
+            [first @ .., last] if names.len() <= NAMED => {
+                format!(", and so do {} and {last}", first.join(", "))
+            }
+            all => format!("; {} more wait for it", all.len()),
+        };
+        format!("{how} {}{others}", self.wanted(wanted))
+    }
+
+    /// What is to be said of a chain's end.
+    pub(super) fn end(&self, end: End, reasons: &[Reason]) -> Vec<model::Reason> {
+        let one = |text: String, since: Option<u64>| {
+            vec![model::Reason {
+                reason: name(end),
+                since_ns: since,
+                until_ns: None,
+                text,
+            }]
+        };
+        match end {
+            End::Occupied(..) => reasons.iter().map(|reason| self.reason(reason)).collect(),
+            End::Runs(vcpu) => one(
+                format!(
+                    "{} is on a core and works: nothing keeps it from going on",
+                    self.name(vcpu)
+                ),
+                None,
+            ),
+            End::Entering(core, vcpu) => {
+                let since = self.vcpu(vcpu).since;
+                let text = format!(
+                    "{} was granted {} {} ago and its thread has not entered it yet: a switch, or a host that is busy",
+                    self.name(vcpu),
+                    self.names.core_in_words(core),
+                    self.ago(since)
+                );
+                one(text, Some(since))
+            }
+            End::Idle(core) => {
+                let since = self
+                    .graph
+                    .scene
+                    .cores
+                    .get(core.index())
+                    .map(|core| core.since);
+                let text = format!(
+                    "{} is idle although somebody is ready: the policy means it so{}",
+                    self.names.core_in_words(core),
+                    self.limits()
+                );
+                one(text, since)
+            }
+            End::CoStopped(vcpu) => one(
+                format!(
+                    "{} is held back until its siblings have caught up or can run too: the policy means it so",
+                    self.name(vcpu)
+                ),
+                Some(self.vcpu(vcpu).stand.since),
+            ),
+            End::Waits(vcpu) => one(
+                format!(
+                    "{} waits for no lock and no core: {}",
+                    self.name(vcpu),
+                    self.state(vcpu)
+                ),
+                Some(self.vcpu(vcpu).since),
+            ),
+            End::Free => one("nobody has it: it was released just then".to_owned(), None),
+            End::Unknown => one(
+                "who has it is not known: the guest does not tell".to_owned(),
+                None,
+            ),
+            End::Circle(vcpu) => one(
+                format!(
+                    "a circle: {} waits, through those above, for itself; none of them can ever go on",
+                    self.name(vcpu)
+                ),
+                None,
+            ),
+            End::Gone(vcpu) => one(
+                format!("{} is gone and has it still", self.name(vcpu)),
+                None,
+            ),
+            End::Host => one(
+                "the host's own scheduler decides who runs; whom it ran instead is not known here"
+                    .to_owned(),
+                None,
+            ),
+        }
+    }
+
+    /// Whether anybody has a limit that lets cores be idle.
+    fn limits(&self) -> &'static str {
+        if self.params.iter().any(|params| params.cap.is_some()) {
+            " (there are caps)"
+        } else if self.params.iter().any(|params| params.budget.is_some()) {
+            " (there are budgets)"
+        } else {
+            ""
+        }
+    }
+
+    fn reason(&self, reason: &Reason) -> model::Reason {
+        let (word, since, until, text) = match *reason {
+            Reason::Kicked { since, why } => (
+                "kicked",
+                Some(since),
+                None,
+                format!(
+                    "a kick is under way: it was asked to leave {} ago ({}) and has not yet",
+                    self.ago(since),
+                    asked(why)
+                ),
+            ),
+            Reason::KernelPriority {
+                since,
+                lock,
+                released,
+                user_returns,
+            } => {
+                let got = lock.map_or_else(String::new, |lock| {
+                    let kept = released.map_or_else(String::new, |at| {
+                        format!(" and kept when it released that at {}", instant(at))
+                    });
+                    format!(
+                        ", which it got holding host lock `{}`{kept}",
+                        self.names.host_lock(lock)
+                    )
+                });
+                let returns = match user_returns {
+                    0 => "its thread has made no return to user mode since".to_owned(),
+                    1 => "its thread has returned to user mode once since".to_owned(),
+                    n => format!("its thread has returned to user mode {n} times since"),
+                };
+                let text = format!(
+                    "kernel priority since {} ({}){got}; {returns}",
+                    instant(since),
+                    self.ago(since)
+                );
+                ("kernel-priority", Some(since), None, text)
+            }
+            Reason::Owed {
+                since,
+                why,
+                until,
+                critical,
+            } => {
+                let depth = match critical {
+                    0 => String::new(),
+                    n => format!(" (depth {n})"),
+                };
+                let text = format!(
+                    "a preemption ({}) is owed for {} and only remembered until {}{depth}",
+                    asked(why),
+                    self.ago(since),
+                    moment(until)
+                );
+                ("owed", Some(since), None, text)
+            }
+            Reason::Boosted { since } => (
+                "boosted",
+                Some(since),
+                None,
+                format!("boosted since {} ({})", instant(since), self.ago(since)),
+            ),
+            Reason::Lent { donor, charged } => {
+                let account = match charged {
+                    Charged::Donor => "which is charged for it",
+                    Charged::Owner => "and is charged itself",
+                };
+                let text = format!("it uses the turn of {}, {account}", self.name(donor));
+                ("lent", None, None, text)
+            }
+            Reason::Slice { ends } => {
+                let left = Nanos(ends.saturating_sub(self.graph.scene.now));
+                let text = format!("its slice lasts until {}, {left} more", instant(ends));
+                ("slice", None, Some(ends), text)
+            }
+            Reason::Open => (
+                "open",
+                None,
+                None,
+                "no timer ends its turn: ticks and wake-ups decide".to_owned(),
+            ),
+        };
+        model::Reason {
+            reason: word,
+            since_ns: since,
+            until_ns: until,
+            text,
+        }
+    }
+}
+
+/// Why a core was asked back.
+const fn asked(why: PreemptReason) -> &'static str {
+    match why {
+        PreemptReason::SliceEnd => "its slice is over",
+        PreemptReason::Wakeup => "one that woke goes first",
+        PreemptReason::Tick => "a tick found a better one",
+        PreemptReason::Period => "the period is over",
+        PreemptReason::PriorityDrop => "a priority was given back",
+        PreemptReason::LockWait => "it lends its turn",
+        PreemptReason::LoanOver => "its loan is over",
+    }
+}
+
+/// The name of a chain's end.
+pub(super) const fn name(end: End) -> &'static str {
+    match end {
+        End::Runs(_) => "runs",
+        End::Occupied(..) => "occupied",
+        End::Entering(..) => "entering",
+        End::Idle(_) => "idle",
+        End::CoStopped(_) => "co-stopped",
+        End::Waits(_) => "waits",
+        End::Free => "free",
+        End::Unknown => "unknown",
+        End::Circle(_) => "circle",
+        End::Gone(_) => "gone",
+        End::Host => "host",
+    }
+}
+
+/// The name of a reason.
+pub(super) const fn reason_name(why: Why) -> &'static str {
+    match why {
+        Why::Kicked => "kicked",
+        Why::KernelPriority => "kernel-priority",
+        Why::Owed => "owed",
+        Why::Boosted => "boosted",
+        Why::Lent => "lent",
+        Why::Slice => "slice",
+        Why::Open => "open",
+    }
+}
