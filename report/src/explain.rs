@@ -11,6 +11,7 @@ mod build;
 mod chain;
 mod graph;
 pub mod model;
+mod reasons;
 mod scene;
 #[cfg(test)]
 mod tests;

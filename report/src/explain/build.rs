@@ -5,9 +5,10 @@ use super::blame::{Verdict, chain_of};
 use super::chain::{Chain, End};
 use super::graph::{Graph, Wanted};
 use super::model::{Census, EndShare, Frame, Held, Reason, Waited};
+use super::reasons::reason_name;
 use super::scene::{Scene, State};
 use super::waits::{On, Wait};
-use super::words::{Speaker, name, reason_name};
+use super::words::{Speaker, name};
 use crate::names::Names;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,6 +22,9 @@ const SOME: usize = 8;
 
 /// From this part of a wait on the host's interference with the vCPU on the core is told.
 const INTERFERENCE: f64 = 0.1;
+
+/// Times of a wait by the vCPU at which its chains ended.
+type ByWhom = BTreeMap<Option<VcpuId>, u64>;
 
 /// Everything about one wait.
 #[derive(Debug)]
@@ -228,8 +232,7 @@ impl<'a> Builder<'a> {
 
     /// The ends of all the wait's chains by kind.
     fn ends(&self) -> Vec<EndShare> {
-        let mut kinds: BTreeMap<(&str, Option<&str>), BTreeMap<Option<VcpuId>, u64>> =
-            BTreeMap::new();
+        let mut kinds: BTreeMap<(&str, Option<&str>), ByWhom> = BTreeMap::new();
         for (end, length) in &self.verdict.ends {
             let reason = match end {
                 End::Occupied(_, _, why) => Some(reason_name(*why)),
@@ -238,7 +241,7 @@ impl<'a> Builder<'a> {
             let kind = kinds.entry((name(*end), reason)).or_default();
             *kind.entry(end.vcpu()).or_default() += length;
         }
-        let share = |((end, reason), whom): ((_, _), BTreeMap<Option<VcpuId>, u64>)| {
+        let share = |((end, reason), whom): ((_, _), ByWhom)| {
             let of = |(who, length): (Option<VcpuId>, u64)| Some((who?, length));
             let known: Vec<_> = whom
                 .iter()

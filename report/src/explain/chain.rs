@@ -70,6 +70,8 @@ pub(super) enum Reason {
         why: PreemptReason,
         until: Until,
         critical: u16,
+        /// When it is carried out at the latest, if a timer is armed for that.
+        latest: Option<u64>,
     },
     /// It goes before others for a while.
     Boosted { since: u64 },
@@ -89,7 +91,7 @@ pub(super) struct Chain {
 }
 
 impl Reason {
-    const fn why(&self) -> Why {
+    pub(super) const fn why(&self) -> Why {
         match self {
             Self::Kicked { .. } => Why::Kicked,
             Self::KernelPriority { .. } => Why::KernelPriority,
@@ -129,6 +131,7 @@ impl Graph<'_> {
             why,
             until,
             critical: vcpu.critical,
+            latest: core.grace_ends,
         });
         let boosted = stand
             .now

@@ -84,6 +84,8 @@ pub(super) struct Core {
     pub(super) owed: Option<(u64, PreemptReason, Until)>,
     /// When the slice on it ends, if a timer is armed for that.
     pub(super) slice_ends: Option<u64>,
+    /// Until when, at the latest, a preemption on it is put off.
+    pub(super) grace_ends: Option<u64>,
 }
 
 /// A lock.
@@ -131,28 +133,27 @@ impl Scene {
         match entry {
             Entry::Input(at, input) => {
                 self.now = self.now.max(at.0);
-                if let Input::TimerDue {
-                    timer: Timer::Slice(core),
-                } = input
-                {
-                    self.slice(*core, None);
+                if let Input::TimerDue { timer } = input {
+                    self.timer(*timer, None);
                 }
             }
-            Entry::Effect(Effect::Arm {
-                timer: Timer::Slice(core),
-                at,
-            }) => self.slice(*core, Some(at.0)),
-            Entry::Effect(Effect::Cancel {
-                timer: Timer::Slice(core),
-            }) => self.slice(*core, None),
+            Entry::Effect(Effect::Arm { timer, at }) => self.timer(*timer, Some(at.0)),
+            Entry::Effect(Effect::Cancel { timer }) => self.timer(*timer, None),
             Entry::Effect(_) => {}
             Entry::Event(event) => self.event(event),
         }
     }
 
-    fn slice(&mut self, core: CoreId, ends: Option<u64>) {
+    /// A timer is armed, or not any more.
+    fn timer(&mut self, timer: Timer, ends: Option<u64>) {
+        let (Timer::Slice(core) | Timer::Grace(core)) = timer else {
+            return;
+        };
         if let Some(core) = self.cores.get_mut(core.index()) {
-            core.slice_ends = ends;
+            match timer {
+                Timer::Slice(_) => core.slice_ends = ends,
+                _ => core.grace_ends = ends,
+            }
         }
     }
 
@@ -271,7 +272,7 @@ impl Scene {
                 since: now,
                 kicked: None,
                 owed: None,
-                slice_ends: core.slice_ends,
+                ..*core
             };
         }
     }
@@ -306,7 +307,7 @@ impl Scene {
                 since: now,
                 kicked: None,
                 owed: None,
-                slice_ends: core.slice_ends,
+                ..*core
             };
         }
     }

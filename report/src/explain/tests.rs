@@ -185,6 +185,15 @@ fn why_the_one_on_the_core_was_not_preempted_is_told_with_since_when() {
             .is(0, EventKind::Owed(C0, tick, Until::CriticalExit));
     };
     assert_eq!(first(&owed), ("owed", Some(13 * MS), None));
+    let put_off = |tape: &mut Tape| {
+        owed(tape);
+        tape.entries.push(Entry::Effect(Effect::Arm {
+            timer: Timer::Grace(C0),
+            at: Nanos(140 * MS),
+        }));
+    };
+    let latest = Some(140 * MS);
+    assert_eq!(first(&put_off), ("owed", Some(13 * MS), latest));
     let boosted = |tape: &mut Tape| {
         let boosted = Standing {
             boosted: true,

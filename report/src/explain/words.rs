@@ -1,11 +1,10 @@
-//! What is said of a chain's links, its end, and the reasons for it.
+//! What is said of a chain's links and its end.
 
-use super::chain::{End, Reason, Why};
+use super::chain::{End, Reason};
 use super::graph::{Graph, Wanted};
 use super::model;
 use super::scene::{Became, State, Vcpu};
 use crate::names::Names;
-use crate::trace::moment;
 use stealtime_scheduler::event::{Charged, PreemptReason, Waits, WakeSource};
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::policy::VcpuParams;
@@ -44,11 +43,11 @@ impl Speaker<'_> {
         &self.graph.scene.vcpus[vcpu.index()]
     }
 
-    fn name(&self, vcpu: VcpuId) -> &str {
+    pub(super) fn name(&self, vcpu: VcpuId) -> &str {
         self.names.vcpu(vcpu)
     }
 
-    fn ago(&self, since: u64) -> Nanos {
+    pub(super) fn ago(&self, since: u64) -> Nanos {
         Nanos(self.graph.scene.now.saturating_sub(since))
     }
 
@@ -280,110 +279,6 @@ impl Speaker<'_> {
             ""
         }
     }
-
-    fn reason(&self, reason: &Reason) -> model::Reason {
-        let (word, since, until, text) = match *reason {
-            Reason::Kicked { since, why } => (
-                "kicked",
-                Some(since),
-                None,
-                format!(
-                    "a kick is under way: it was asked to leave {} ago ({}) and has not yet",
-                    self.ago(since),
-                    asked(why)
-                ),
-            ),
-            Reason::KernelPriority {
-                since,
-                lock,
-                released,
-                user_returns,
-            } => {
-                let got = lock.map_or_else(String::new, |lock| {
-                    let kept = released.map_or_else(String::new, |at| {
-                        format!(" and kept when it released that at {}", instant(at))
-                    });
-                    format!(
-                        ", which it got holding host lock `{}`{kept}",
-                        self.names.host_lock(lock)
-                    )
-                });
-                let returns = match user_returns {
-                    0 => "its thread has made no return to user mode since".to_owned(),
-                    1 => "its thread has returned to user mode once since".to_owned(),
-                    n => format!("its thread has returned to user mode {n} times since"),
-                };
-                let text = format!(
-                    "kernel priority since {} ({}){got}; {returns}",
-                    instant(since),
-                    self.ago(since)
-                );
-                ("kernel-priority", Some(since), None, text)
-            }
-            Reason::Owed {
-                since,
-                why,
-                until,
-                critical,
-            } => {
-                let depth = match critical {
-                    0 => String::new(),
-                    n => format!(" (depth {n})"),
-                };
-                let text = format!(
-                    "a preemption ({}) is owed for {} and only remembered until {}{depth}",
-                    asked(why),
-                    self.ago(since),
-                    moment(until)
-                );
-                ("owed", Some(since), None, text)
-            }
-            Reason::Boosted { since } => (
-                "boosted",
-                Some(since),
-                None,
-                format!("boosted since {} ({})", instant(since), self.ago(since)),
-            ),
-            Reason::Lent { donor, charged } => {
-                let account = match charged {
-                    Charged::Donor => "which is charged for it",
-                    Charged::Owner => "and is charged itself",
-                };
-                let text = format!("it uses the turn of {}, {account}", self.name(donor));
-                ("lent", None, None, text)
-            }
-            Reason::Slice { ends } => {
-                let left = Nanos(ends.saturating_sub(self.graph.scene.now));
-                let text = format!("its slice lasts until {}, {left} more", instant(ends));
-                ("slice", None, Some(ends), text)
-            }
-            Reason::Open => (
-                "open",
-                None,
-                None,
-                "no timer ends its turn: ticks and wake-ups decide".to_owned(),
-            ),
-        };
-        model::Reason {
-            reason: word,
-            since_ns: since,
-            until_ns: until,
-            text,
-        }
-    }
-}
-
-/// Why a core was asked back.
-const fn asked(why: PreemptReason) -> &'static str {
-    match why {
-        PreemptReason::SliceEnd => "its slice is over",
-        PreemptReason::Wakeup => "one that woke goes first",
-        PreemptReason::Tick => "a tick found a better one",
-        PreemptReason::Period => "the period is over",
-        PreemptReason::PriorityDrop => "a priority was given back",
-        PreemptReason::LockWait => "it lends its turn",
-        PreemptReason::LoanOver => "its loan is over",
-    }
 }
 
 /// The name of a chain's end.
@@ -400,18 +295,5 @@ pub(super) const fn name(end: End) -> &'static str {
         End::Circle(_) => "circle",
         End::Gone(_) => "gone",
         End::Host => "host",
-    }
-}
-
-/// The name of a reason.
-pub(super) const fn reason_name(why: Why) -> &'static str {
-    match why {
-        Why::Kicked => "kicked",
-        Why::KernelPriority => "kernel-priority",
-        Why::Owed => "owed",
-        Why::Boosted => "boosted",
-        Why::Lent => "lent",
-        Why::Slice => "slice",
-        Why::Open => "open",
     }
 }
