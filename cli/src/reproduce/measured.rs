@@ -37,6 +37,44 @@ pub(super) struct Run<'a> {
     measured: (Nanos, Nanos),
 }
 
+/// Takes a time on a core of the run, less what the host took of it.
+///
+/// The host's part is told when a thread has its core back and stops, and may have begun before the
+/// watch was started: if it is longer than the whole time, nothing is known of it.
+#[derive(Default, Debug)]
+struct Stopwatch {
+    since: Option<Nanos>,
+    host: Nanos,
+}
+
+impl Stopwatch {
+    fn start(&mut self, now: Nanos) {
+        (self.since, self.host) = (Some(now), Nanos::ZERO);
+    }
+
+    /// Starts it unless it runs.
+    fn go_on(&mut self, now: Nanos) {
+        if self.since.is_none() {
+            self.start(now);
+        }
+    }
+
+    /// What the host takes in passing, interrupts of its own say, is the platform's and stays in.
+    fn host_took(&mut self, delay: Nanos) {
+        if delay >= IN_PASSING {
+            self.host += delay;
+        }
+    }
+
+    fn stop(&mut self, now: Nanos) -> Option<u64> {
+        let length = now.since(self.since.take()?);
+        (self.host < length).then(|| (length - self.host).get())
+    }
+}
+
+/// A delay by the host below this is not told from the platform's own costs.
+const IN_PASSING: Nanos = Nanos::from_micros(100);
+
 /// What a vCPU is about, as far as user and system time go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Doing {
@@ -101,47 +139,48 @@ impl<'a> Run<'a> {
         rows.map(|row| row.longest_starvation_ns as f64).collect()
     }
 
-    /// From an interrupt's being raised at this vCPU until it takes it. One that comes while another
-    /// waits is taken with it and not counted.
+    /// From an interrupt's being raised at this vCPU until it takes it, less what the host took. One
+    /// that comes while another waits is taken with it and not counted.
     pub(super) fn handled(&self, prefix: &str) -> Distribution {
         let Some(vcpu) = self.vcpu(prefix) else {
             return Distribution::default();
         };
-        let (mut raised, mut lengths) = (None, Vec::new());
-        for event in self.events().filter(|event| event.vcpu == vcpu) {
+        let (mut watch, mut lengths) = (Stopwatch::default(), Vec::new());
+        for event in self.events() {
             match event.kind {
-                EventKind::InterruptRaised { .. } => {
-                    raised.get_or_insert(event.at);
+                EventKind::InterruptRaised { .. } if event.vcpu == vcpu => watch.go_on(event.at),
+                EventKind::InterruptsTaken if event.vcpu == vcpu => {
+                    lengths.extend(watch.stop(event.at));
                 }
-                EventKind::InterruptsTaken => {
-                    lengths.extend(raised.take().map(|at: Nanos| event.at.since(at).get()));
-                }
+                EventKind::HostDelay(delay) => watch.host_took(delay),
                 _ => {}
             }
         }
         Distribution::new(lengths)
     }
 
-    /// From an interrupt that `client` raises at `server` until `client` takes the answer: an interrupt
-    /// that `server` raises at it.
+    /// From an interrupt that `client` raises at `server` until `client` takes the answer, an interrupt
+    /// that `server` raises at it; less what the host took.
     pub(super) fn round_trips(&self, client: &str, server: &str) -> Distribution {
         let (Some(client), Some(server)) = (self.vcpu(client), self.vcpu(server)) else {
             return Distribution::default();
         };
-        let (mut sent, mut answered, mut lengths) = (None, false, Vec::new());
+        let (mut watch, mut answered, mut lengths) = (Stopwatch::default(), false, Vec::new());
         for event in self.events() {
             match event.kind {
                 EventKind::InterruptRaised { from, .. } => {
                     if (event.vcpu, from) == (server, Some(client)) {
-                        (sent, answered) = (Some(event.at), false);
+                        answered = false;
+                        watch.start(event.at);
                     } else if (event.vcpu, from) == (client, Some(server)) {
                         answered = true;
                     }
                 }
                 EventKind::InterruptsTaken if event.vcpu == client && answered => {
                     answered = false;
-                    lengths.extend(sent.take().map(|at: Nanos| event.at.since(at).get()));
+                    lengths.extend(watch.stop(event.at));
                 }
+                EventKind::HostDelay(delay) => watch.host_took(delay),
                 _ => {}
             }
         }

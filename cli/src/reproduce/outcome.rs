@@ -124,6 +124,19 @@ impl Criterion {
 }
 
 impl Row {
+    /// The factor within which a ratio has no direction: that of the criterion, if it demands that
+    /// there be no difference.
+    fn level(&self) -> f64 {
+        let factors = self
+            .criteria
+            .iter()
+            .filter_map(|criterion| match criterion {
+                Criterion::WithinFactor(factor) => Some(*factor),
+                _ => None,
+            });
+        factors.fold(LEVEL, f64::max)
+    }
+
     /// All that is demanded, in words.
     pub(super) fn criterion(&self) -> String {
         if self.criteria.is_empty() {
@@ -241,12 +254,12 @@ impl Outcome {
 pub(super) struct Agreement {
     /// The second backend's ratio over the first's; of a row without a ratio, figure over figure.
     pub(super) difference: f64,
-    /// Both ratios are above 1, or both below, or both within [`SAME`] of it.
+    /// Both ratios are above 1, or both below, or both so near to it that they have no direction.
     pub(super) same_direction: bool,
 }
 
-/// A ratio this near to 1 has no direction.
-pub(super) const SAME: f64 = 0.05;
+/// A ratio that is no further from 1 than this factor has no direction.
+const LEVEL: f64 = 1.05;
 /// How far backends may differ in a ratio and still be said to agree.
 pub(super) const AGREE: f64 = 1.5;
 
@@ -259,7 +272,7 @@ impl Agreement {
             false => row.of_estimate().map(|estimate| estimate.median),
         };
         let (one, two) = (figure(first)?, figure(second)?);
-        let near = |ratio: f64| (ratio - 1.0).abs() <= SAME;
+        let near = |ratio: f64| (1.0 / first.row.level()..=first.row.level()).contains(&ratio);
         let same = (one > 1.0) == (two > 1.0) || (near(one) && near(two));
         Some(Self {
             difference: if one == two { 1.0 } else { ratio(two, one)? },

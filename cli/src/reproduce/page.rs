@@ -26,7 +26,11 @@ This page is written from the code, and its figures are those of `reproductions/
 How to read a table: *published* is what the source says, for comparison only. *Measured* is the median
 of the rounds, with the interval that holds the true median; a ratio is the median of the rounds' ratios.
 `sim` is the simulator with costs that were measured on the same machine. A criterion is judged on the
-medians; beside it stands in how many of the rounds it holds.
+medians; beside it stands in how many of the rounds it holds. Times from an interrupt to its handler, and
+round trips, are less what the host took from the threads meanwhile (by its own account, which both sides
+of a comparison share); all other times are as they were. Where the load stands far above the number of
+cores, others worked on the machine too: what is not met on KVM then, and where it differs from `sim`, has
+their work in it.
 ";
 
 fn root() -> PathBuf {
