@@ -14,9 +14,7 @@ use stealtime_workloads::run::{Entry, Observer};
 /// # Errors
 /// If standard output is closed or cannot be written, unless nobody reads it any more.
 pub fn print(text: &str) -> std::io::Result<()> {
-    if stdout_was_closed() {
-        return Err(std::io::Error::other("standard output is closed"));
-    }
+    open()?;
     let mut out = stdout().lock();
     let written = out
         .write_all(text.as_bytes())
@@ -31,10 +29,21 @@ pub fn print(text: &str) -> std::io::Result<()> {
     }
 }
 
+/// Whether standard output is there at all.
+fn open() -> std::io::Result<()> {
+    if stdout_was_closed() {
+        return Err(std::io::Error::other("standard output is closed"));
+    }
+    Ok(())
+}
+
 /// Standard output for what is written piece by piece.
-#[must_use]
-pub fn stream() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(1 << 16, stdout().lock())
+///
+/// # Errors
+/// If standard output is closed.
+pub fn stream() -> std::io::Result<BufWriter<StdoutLock<'static>>> {
+    open()?;
+    Ok(BufWriter::with_capacity(1 << 16, stdout().lock()))
 }
 
 /// Whether nobody reads the output any more.

@@ -19,7 +19,7 @@ pub fn trace(arguments: &TraceArgs) -> Outcome {
     let names = Names::new(&recording.run.plan);
     let filter = filter(arguments, &names)?;
     let entries = recording.entries().bad_input()?;
-    let out = show::stream();
+    let out = show::stream().not_kept()?;
     let written = match arguments.format {
         TraceFormat::Text => trace::trace(entries, &filter, &mut Text::new(names, out)),
         TraceFormat::Json => trace::trace(entries, &filter, &mut JsonLines::new(names, out)),
