@@ -373,3 +373,39 @@ fn every_run_of_a_comparison_can_be_kept() {
     }
     assert_eq!(kept, 4);
 }
+
+#[test]
+fn handing_mutexes_over_costs_several_times_what_spinning_does() {
+    let report = in_sim("hackbench");
+    let hand_off = ratio(row(&report, "elapsed", "hand-off"));
+    assert!((2.0..=6.0).contains(&hand_off), "{hand_off}");
+}
+
+#[test]
+fn relay_is_as_fast_as_spinning_and_bounds_inversion_as_proxy_does() {
+    let report = in_sim("beyond");
+    assert!(ratio(row(&report, "elapsed", "relay")) <= 1.2);
+    assert!(ratio(row(&report, "99 %", "inversion, bare")) >= 3.0);
+    assert!(ratio(row(&report, "99 %", "inversion, relay")) <= 2.0);
+}
+
+#[test]
+fn layers_keep_holders_on_their_cores_and_lend_them_turns() {
+    let report = in_sim("lhp");
+    assert!(ratio(row(&report, "preemptions within", "delay, light")) <= 0.02);
+    let rows = report["rows"].as_array().expect("a list");
+    let against = |bare: &str| {
+        let both = |row: &&Value| row["of"] == "delay and relay" && row["against"] == bare;
+        ratio(rows.iter().find(both).expect(bare))
+    };
+    assert!(against("bare") >= 1.5);
+    assert!(against("no overcommit") >= 0.9);
+}
+
+#[test]
+fn where_locks_are_rarely_contended_lending_turns_changes_nothing() {
+    let report = in_sim("noregress");
+    for row in report["rows"].as_array().expect("a list") {
+        assert!((ratio(row) - 1.0).abs() <= 0.05, "{row:#}");
+    }
+}

@@ -7,6 +7,10 @@ use crate::input::{GuestLocks, Input};
 use crate::time::Nanos;
 use std::collections::VecDeque;
 
+/// Donors whose turns happen to fall into sections could pass the first in line over for ever: that is
+/// the guest's choice and not the dispatcher's, so the scripts' locks bound it.
+const PASSED_OVER: u32 = 8;
+
 /// How long a spinner spins before it says so.
 pub(crate) const WINDOW: Nanos = Nanos::from_micros(50);
 
@@ -14,6 +18,8 @@ pub(crate) const WINDOW: Nanos = Nanos::from_micros(50);
 pub(super) struct Lock {
     pub(super) owner: Option<VcpuId>,
     pub(super) line: VecDeque<VcpuId>,
+    /// How often in a row the first in line was passed over for a donor.
+    passed_over: u32,
 }
 
 /// What a vCPU has to do with locks.
@@ -75,7 +81,9 @@ impl World {
             "lock {number} is released by its owner"
         );
         let lent = lock.line.iter().position(|next| Some(*next) == donor);
-        let next = lock.line.remove(lent.unwrap_or(0));
+        let place = lent.filter(|_| lock.passed_over < PASSED_OVER).unwrap_or(0);
+        lock.passed_over = if place > 0 { lock.passed_over + 1 } else { 0 };
+        let next = lock.line.remove(place);
         lock.owner = next;
         self.vcpus[vcpu.index()].guest.held -= 1;
         self.tell_locks(vcpu);
