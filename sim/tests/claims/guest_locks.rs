@@ -387,10 +387,12 @@ fn at_two_vcpus_for_each_core_a_fifo_lock_stops_where_one_that_looks_at_preempti
     assert!(alone > 5 * ticket, "{alone}, {ticket}");
 }
 
+/// With about half of what a message costs spent under the mutex. The more of it is, the more often the mutex
+/// is found taken: with 300 ns of 400 ns a hand-off costs 6.3 times as much.
 #[test]
 fn a_hand_off_costs_hackbench_two_to_six_times_what_optimistic_spinning_does() {
     let took = |guard| {
-        let scenario = Scenario::load("hackbench").expect("embedded");
+        let scenario = Scenario::load("hackbench:copy=200ns").expect("embedded");
         let mut plan = scenario.plan(&Overrides::default()).expect("in order");
         for (_, kind) in &mut plan.vms[0].locks {
             if *kind == LockKind::Mutex {

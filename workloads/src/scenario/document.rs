@@ -257,7 +257,7 @@ impl<'a> Table<'a> {
         &mut self,
         key: &str,
         expected: &str,
-    ) -> Result<Vec<(Located<String>, Result<i64, String>)>, Fault> {
+    ) -> Result<Vec<(Located<String>, Value)>, Fault> {
         let Some(value) = self.take(key) else {
             return Ok(Vec::new());
         };
@@ -269,8 +269,8 @@ impl<'a> Table<'a> {
         let inner = Self::new(self.place, at, self.source, table);
         let entry = |(name, value): (Located<String>, Spanned<DeValue<'_>>)| {
             let found = match (whole(value.get_ref()), value.get_ref().as_str()) {
-                (Some(number), _) => Ok(number),
-                (None, Some(text)) => Err(text.to_owned()),
+                (Some(number), _) => Value::Number(number),
+                (None, Some(text)) => Value::Text(text.to_owned()),
                 (None, None) => return Err(wrong(self.source, &name.value, expected, &value)),
             };
             Ok((name, found))
@@ -299,6 +299,13 @@ impl<'a> Table<'a> {
         };
         inner.entries.into_iter().map(pair).collect()
     }
+}
+
+/// A whole number or a text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Value {
+    Number(i64),
+    Text(String),
 }
 
 fn whole(value: &DeValue<'_>) -> Option<i64> {

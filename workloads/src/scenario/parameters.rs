@@ -4,7 +4,7 @@
 //! the file; a text that is nothing else takes over the value's type, so that `count = "${vcpus}"` is a
 //! number if the parameter is one. Who asks for the scenario may set other values.
 
-use super::document::Table;
+use super::document::{Located, Table, Value};
 use super::error::{Fault, Problem, nearest};
 use super::step::{NAME, is_name};
 
@@ -75,7 +75,7 @@ fn declared(text: &str) -> Result<Vec<Parameter>, Fault> {
     let mut root = Table::root(text, "the scenario")?;
     let expected = "a table of names and values, as { section = \"100us\", vcpus = 4 }";
     let values = root.values("parameters", expected)?;
-    let parameter = |(name, value): (super::document::Located<String>, Result<i64, String>)| {
+    let parameter = |(name, value): (Located<String>, Value)| {
         if !is_name(&name.value) {
             let problem = Problem::Value {
                 key: "parameters".into(),
@@ -86,8 +86,11 @@ fn declared(text: &str) -> Result<Vec<Parameter>, Fault> {
         }
         Ok(Parameter {
             name: name.value,
-            is_number: value.is_ok(),
-            value: value.map_or_else(|text| text, |number| number.to_string()),
+            is_number: matches!(value, Value::Number(_)),
+            value: match value {
+                Value::Number(number) => number.to_string(),
+                Value::Text(text) => text,
+            },
         })
     };
     values.into_iter().map(parameter).collect()
