@@ -8,7 +8,9 @@ use crate::ids::{HostLockId, VcpuId};
 use crate::input::{HostMode, Input, KernelPriority};
 use crate::policy::{VcpuParams, WorkConserving};
 use crate::registry::{self, PolicyInfo, ScheduledBy};
-use crate::testing::{Script, Step, Witness, World, first_then, ms, plain, repeat, secs, spin, us};
+use crate::testing::{
+    Script, Step, Witness, World, first_then, ms, plain, repeat, secs, spin, us, vms,
+};
 use crate::time::Nanos;
 use proptest::prelude::*;
 
@@ -51,6 +53,11 @@ const COARSE: &[(&str, Nanos, &str)] = &[
         "lottery",
         Nanos::from_secs(3),
         "draws: seven standard deviations",
+    ),
+    (
+        "null",
+        Nanos::from_secs(30),
+        "weights of 1 are not refused: one has the core for ever",
     ),
     (
         "ts",
@@ -129,9 +136,9 @@ fn scripts(requests: bool) -> impl Strategy<Value = Vec<Script>> {
     prop::collection::vec(script(requests), 1..=VCPUS as usize)
 }
 
-fn vcpus(scripts: &[Script]) -> Vec<(VcpuParams, Script)> {
-    let vms = (0..).map(plain);
-    vms.zip(scripts.iter().cloned()).collect()
+/// VMs of so many vCPUs each; the last may have fewer.
+fn vcpus(scripts: &[Script], width: usize) -> Vec<(VcpuParams, Script)> {
+    vms(&scripts.chunks(width).collect::<Vec<_>>())
 }
 
 /// All policies that hand out cores.
@@ -144,11 +151,11 @@ fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
 type Charged = std::sync::Arc<std::sync::Mutex<Vec<Nanos>>>;
 
 /// A world under the policy with its options as they are by default, under a witness.
-fn witnessed(name: &str, cores: u16, scripts: &[Script]) -> (World, Charged) {
+fn witnessed(name: &str, cores: u16, vcpus: Vec<(VcpuParams, Script)>) -> (World, Charged) {
     let spec = name.parse().expect("a name");
     let (info, options) = registry::check(&spec).expect("registered");
     let (witness, charged) = Witness::new((info.build)(&options, cores));
-    let world = World::with_policy(Box::new(witness), cores, vcpus(scripts));
+    let world = World::with_policy(Box::new(witness), cores, vcpus);
     (world, charged)
 }
 
@@ -170,9 +177,10 @@ proptest! {
     fn charged_time_is_run_time_and_every_call_fits(
         scripts in scripts(true),
         cores in 1u16..=4,
+        width in 1usize..=3,
     ) {
         for info in policies() {
-            let (mut world, charged) = witnessed(info.name, cores, &scripts);
+            let (mut world, charged) = witnessed(info.name, cores, vcpus(&scripts, width));
             let end = ms(400);
             disturb(&mut world, end);
             for instant in 1..=200 {
@@ -198,12 +206,13 @@ proptest! {
     fn the_same_inputs_give_the_same_effects_and_events(
         scripts in scripts(true),
         cores in 1u16..=4,
+        width in 1usize..=3,
     ) {
         for info in policies() {
-            let mut world = World::new(info.name, cores, vcpus(&scripts));
+            let mut world = World::new(info.name, cores, vcpus(&scripts, width));
             disturb(&mut world, ms(200));
             world.run_until(ms(200));
-            let config: Config = World::config(info.name, cores, &vcpus(&scripts));
+            let config: Config = World::config(info.name, cores, &vcpus(&scripts, width));
             let mut fresh = Dispatcher::new(&config).expect("understood");
             let mut out = Output::default();
             for (at, input) in &world.inputs {
@@ -220,14 +229,18 @@ proptest! {
 
     /// Without requests for kernel priority, which starve by design in `fss`.
     #[test]
-    fn whoever_is_ready_runs_before_long(scripts in scripts(false), cores in 1u16..=2) {
+    fn whoever_is_ready_runs_before_long(
+        scripts in scripts(false),
+        cores in 1u16..=2,
+        width in 1usize..=3,
+    ) {
         for info in policies() {
             if MAY_STARVE.iter().any(|(name, _)| *name == info.name) {
                 continue;
             }
             let patience = PATIENCE.iter().find(|(name, ..)| *name == info.name);
             let bound = patience.map_or(secs(2), |(_, bound, _)| *bound);
-            let mut world = World::new(info.name, cores, vcpus(&scripts));
+            let mut world = World::new(info.name, cores, vcpus(&scripts, width));
             disturb(&mut world, secs(3));
             world.run_until(bound + secs(1));
             for vcpu in world.ids() {

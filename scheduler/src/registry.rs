@@ -54,6 +54,9 @@ pub const POLICIES: &[&PolicyInfo] = &[
     &policies::null::INFO,
     &policies::four_bsd::INFO,
     &policies::ule::INFO,
+    &policies::gang::INFO,
+    &policies::relaxed::INFO,
+    &policies::balance::INFO,
 ];
 
 /// Finds a policy by name.

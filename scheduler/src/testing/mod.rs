@@ -163,6 +163,12 @@ impl World {
         self.ran(vcpu).as_secs_f64() / self.now.as_secs_f64()
     }
 
+    /// The part of all cores that was used since the start.
+    pub(crate) fn used(&self, cores: u16) -> f64 {
+        let ran: Nanos = self.vcpus.iter().map(|vcpu| vcpu.ran).sum();
+        ran.as_secs_f64() / (self.now.as_secs_f64() * f64::from(cores))
+    }
+
     /// The core that it is on.
     pub(crate) fn core_of(&self, vcpu: u32) -> Option<CoreId> {
         self.vcpus[vcpu as usize].on.map(|(core, _)| core)

@@ -119,3 +119,22 @@ pub(crate) fn shares(vm: u16, shares: u32) -> VcpuParams {
         ..plain(vm)
     }
 }
+
+/// So many scripts that run for ever.
+pub(crate) fn spinners(vcpus: usize) -> Vec<Script> {
+    vec![spin(); vcpus]
+}
+
+/// VMs, each with as many vCPUs as it has scripts.
+pub(crate) fn vms(scripts: &[&[Script]]) -> Vec<(VcpuParams, Script)> {
+    let mut vcpus = Vec::new();
+    for (vm, scripts) in (0..).zip(scripts) {
+        let siblings = u32::try_from(scripts.len()).expect("few");
+        let params = VcpuParams {
+            siblings,
+            ..plain(vm)
+        };
+        vcpus.extend(scripts.iter().map(|script| (params, script.clone())));
+    }
+    vcpus
+}

@@ -2,6 +2,7 @@
 
 mod freebsd;
 mod layers;
+mod vms;
 mod xen;
 
 /// A behaviour and its test.
@@ -35,6 +36,9 @@ pub(crate) const ALL: &[(&str, &[Behaviour])] = &[
     ("pi", layers::PI),
     ("proxy", layers::PROXY),
     ("relay", layers::RELAY),
+    ("gang", vms::GANG),
+    ("relaxed", vms::RELAXED),
+    ("balance", vms::BALANCE),
 ];
 
 const FSS: &[Behaviour] = &[

@@ -35,6 +35,7 @@ const TEXTS: &[(&str, &str)] = scenarios![
     "busy-neighbour",
     "busy-neighbour-weighted",
     "wide-stall",
+    "half-empty-slots",
     "quota-freeze",
     "tick-exploit",
     "weights-not-understood",

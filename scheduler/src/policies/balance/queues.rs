@@ -1,0 +1,272 @@
+//! The queues of `balance`, one a core, and where a vCPU goes.
+//!
+//! Virtual times are those of the core's own queue. Who moves keeps its distance to the queue's least.
+
+use crate::ids::{CoreId, VcpuId};
+use crate::queue::KeyedQueue;
+use crate::spec::Options;
+use crate::time::Nanos;
+use std::cmp::Reverse;
+
+/// How often queues are made even.
+pub(super) const PERIOD: Nanos = Nanos::from_millis(32);
+
+/// Virtual nanoseconds of a vCPU of weight 1 for a nanosecond of run time.
+const SCALE: i128 = 1 << 16;
+
+#[derive(Debug)]
+struct Vcpu {
+    vm: usize,
+    weight: i128,
+    vruntime: i128,
+    /// The core on which it is queued or runs.
+    core: Option<CoreId>,
+    /// The last of these.
+    home: CoreId,
+}
+
+#[derive(Default, Debug)]
+pub(super) struct Queue {
+    waiting: KeyedQueue<i128>,
+    running: Option<VcpuId>,
+    /// Weight of all that wait or run here.
+    load: i128,
+    /// The least virtual time of any of them; it never goes back.
+    floor: i128,
+}
+
+/// Where vCPUs are queued.
+#[derive(Debug)]
+enum Rule {
+    Apart,
+    Random(fastrand::Rng),
+}
+
+#[derive(Debug)]
+pub(super) struct Balance {
+    rule: Rule,
+    pub(super) quantum: Nanos,
+    lead: Nanos,
+    lag: Nanos,
+    vcpus: Vec<Vcpu>,
+    /// The vCPUs of each VM.
+    vms: Vec<Vec<VcpuId>>,
+    pub(super) queues: Vec<Queue>,
+}
+
+impl Queue {
+    fn is_idle(&self) -> bool {
+        self.running.is_none() && self.waiting.is_empty()
+    }
+}
+
+impl Balance {
+    pub(super) fn new(options: &Options, cores: u16) -> Self {
+        let seed = options.int("seed").unsigned_abs();
+        Self {
+            rule: match options.word("place") {
+                "random" => Rule::Random(fastrand::Rng::with_seed(seed)),
+                _ => Rule::Apart,
+            },
+            quantum: options.time("quantum"),
+            lead: options.time("lead"),
+            lag: options.time("lag"),
+            vcpus: Vec::new(),
+            vms: Vec::new(),
+            queues: (0..cores).map(|_| Queue::default()).collect(),
+        }
+    }
+
+    pub(super) fn add(&mut self, vcpu: VcpuId, vm: usize, weight: u32) {
+        if self.vms.len() <= vm {
+            self.vms.resize_with(vm + 1, Vec::new);
+        }
+        self.vms[vm].push(vcpu);
+        self.vcpus.push(Vcpu {
+            vm,
+            weight: i128::from(weight),
+            vruntime: 0,
+            core: None,
+            home: CoreId(0),
+        });
+    }
+
+    fn entry(&mut self, vcpu: VcpuId) -> &mut Vcpu {
+        &mut self.vcpus[vcpu.index()]
+    }
+
+    fn on(&mut self, core: CoreId) -> &mut Queue {
+        &mut self.queues[core.index()]
+    }
+
+    /// The core on which a vCPU is queued or runs.
+    pub(super) fn core_of(&self, vcpu: VcpuId) -> Option<CoreId> {
+        self.vcpus[vcpu.index()].core
+    }
+
+    fn cores(&self) -> impl Iterator<Item = (CoreId, &Queue)> {
+        (0..=u16::MAX).map(CoreId).zip(&self.queues)
+    }
+
+    /// Cores whose queue holds a sibling.
+    fn of_siblings(&self, vcpu: VcpuId) -> Vec<CoreId> {
+        let members = &self.vms[self.vcpus[vcpu.index()].vm];
+        let siblings = members.iter().filter(|member| **member != vcpu);
+        siblings.filter_map(|vcpu| self.core_of(*vcpu)).collect()
+    }
+
+    /// The core for one that wakes or is new.
+    pub(super) fn choose(&mut self, vcpu: VcpuId) -> CoreId {
+        let cores = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
+        if let Rule::Random(draws) = &mut self.rule {
+            return CoreId(draws.u16(0..cores));
+        }
+        let taken = self.of_siblings(vcpu);
+        let home = self.vcpus[vcpu.index()].home;
+        // The best first: idle ones bear nothing; the last core among equals, then the lower number.
+        let rank =
+            |(core, queue): (CoreId, &Queue)| (!queue.is_idle(), queue.load, core != home, core);
+        let free = self.cores().filter(|(core, _)| !taken.contains(core));
+        let best = free.map(rank).min();
+        let best = best.or_else(|| self.cores().map(rank).min());
+        best.map_or(home, |(.., core)| core)
+    }
+
+    /// One that was away joins the queue of the core, not far behind all others.
+    pub(super) fn arrive(&mut self, vcpu: VcpuId, core: CoreId) {
+        self.shift(vcpu, core);
+        let credit = i128::from(self.lag.0) * SCALE / self.vcpus[vcpu.index()].weight;
+        let least = self.queues[core.index()].floor - credit;
+        let entry = self.entry(vcpu);
+        entry.vruntime = entry.vruntime.max(least);
+        self.queue(vcpu, core, false);
+    }
+
+    /// From the virtual time of its last core to that of this one.
+    fn shift(&mut self, vcpu: VcpuId, core: CoreId) {
+        let from = self.vcpus[vcpu.index()].home;
+        let apart = self.queues[core.index()].floor - self.queues[from.index()].floor;
+        self.entry(vcpu).vruntime += apart;
+    }
+
+    /// Queues a vCPU that is on no core; one that yields goes behind all others.
+    pub(super) fn queue(&mut self, vcpu: VcpuId, core: CoreId, yields: bool) {
+        let entry = self.entry(vcpu);
+        entry.core = Some(core);
+        entry.home = core;
+        let (own, weight) = (entry.vruntime, entry.weight);
+        let queue = self.on(core);
+        let last = queue.waiting.last().filter(|_| yields).map(|(key, _)| key);
+        queue
+            .waiting
+            .insert(vcpu, last.map_or(own, |last| last.max(own)));
+        queue.load += weight;
+    }
+
+    /// Takes a waiting vCPU off its queue.
+    pub(super) fn unqueue(&mut self, vcpu: VcpuId) {
+        let entry = self.entry(vcpu);
+        let weight = entry.weight;
+        if let Some(core) = entry.core.take() {
+            let queue = self.on(core);
+            queue.waiting.remove(vcpu);
+            queue.load -= weight;
+        }
+    }
+
+    /// The waiting vCPU has the core.
+    pub(super) fn run(&mut self, core: CoreId, vcpu: VcpuId) {
+        self.on(core).waiting.remove(vcpu);
+        self.on(core).running = Some(vcpu);
+    }
+
+    /// The vCPU leaves the core.
+    pub(super) fn leave(&mut self, core: CoreId, vcpu: VcpuId) {
+        let entry = self.entry(vcpu);
+        let (weight, counted) = (entry.weight, entry.core.take());
+        self.on(core).running = None;
+        if let Some(core) = counted {
+            self.on(core).load -= weight;
+        }
+    }
+
+    /// virtual time += ran · SCALE / weight.
+    pub(super) fn advance(&mut self, vcpu: VcpuId, ran: Nanos) {
+        let entry = self.entry(vcpu);
+        entry.vruntime += i128::from(ran.0) * SCALE / entry.weight;
+        let (own, core) = (entry.vruntime, entry.home);
+        let queue = self.on(core);
+        let first = queue.waiting.first().map_or(own, |(key, _)| key);
+        queue.floor = queue.floor.max(own.min(first));
+    }
+
+    pub(super) fn first(&self, core: CoreId) -> Option<VcpuId> {
+        let first = self.queues[core.index()].waiting.first();
+        first.map(|(_, vcpu)| vcpu)
+    }
+
+    /// Whether the first that waits here goes before the one that runs.
+    pub(super) fn first_is_before(&self, core: CoreId, running: VcpuId) -> bool {
+        let own = self.vcpus[running.index()].vruntime;
+        let first = self.queues[core.index()].waiting.first();
+        first.is_some_and(|(key, _)| key <= own)
+    }
+
+    /// Whether one that runs is so far ahead that the other takes its place.
+    pub(super) fn is_ahead(&self, running: VcpuId, of: VcpuId) -> bool {
+        let (running, of) = (&self.vcpus[running.index()], &self.vcpus[of.index()]);
+        let lead = i128::from(self.lead.0) * SCALE / of.weight;
+        running.vruntime - of.vruntime > lead
+    }
+
+    /// Brings the first of the longest queue over to an idle core, on which there is no sibling then.
+    pub(super) fn pull(&mut self, to: CoreId) -> Option<VcpuId> {
+        let length = |(core, queue): (CoreId, &Queue)| (queue.waiting.len(), Reverse(core));
+        let (_, Reverse(from)) = self.cores().map(length).max()?;
+        let vcpu = self.first(from)?;
+        self.migrate(vcpu, to);
+        Some(vcpu)
+    }
+
+    fn migrate(&mut self, vcpu: VcpuId, to: CoreId) {
+        self.unqueue(vcpu);
+        self.shift(vcpu, to);
+        self.queue(vcpu, to, false);
+    }
+
+    /// Makes queues even. The answer is the cores on which somebody goes before the one that runs.
+    pub(super) fn even_out(&mut self) -> Vec<CoreId> {
+        let mut wanted = Vec::new();
+        while let Some((vcpu, to, turn)) = self.improvement() {
+            self.migrate(vcpu, to);
+            let on = self.queues[to.index()].running;
+            if on.is_some_and(|on| self.first_is_before(to, on)) {
+                wanted.push(to);
+            }
+            if turn {
+                break;
+            }
+        }
+        wanted
+    }
+
+    /// A move from the core that bears most to the one that bears least: the first that waits there, may
+    /// go, and weighs no more than the difference; whether it only turns them about.
+    fn improvement(&self) -> Option<(VcpuId, CoreId, bool)> {
+        let gives = self.cores().filter(|(_, queue)| !queue.waiting.is_empty());
+        let (most, Reverse(from)) = gives
+            .map(|(core, queue)| (queue.load, Reverse(core)))
+            .max()?;
+        let (least, to) = self.cores().map(|(core, queue)| (queue.load, core)).min()?;
+        let room = most - least;
+        let waiting = self.queues[from.index()].waiting.iter();
+        let mut may_go = waiting.map(|(_, vcpu)| vcpu).filter(|vcpu| {
+            let stays_apart =
+                matches!(self.rule, Rule::Random(_)) || !self.of_siblings(*vcpu).contains(&to);
+            self.vcpus[vcpu.index()].weight <= room && stays_apart
+        });
+        let vcpu = may_go.next()?;
+        let turn = self.vcpus[vcpu.index()].weight == room;
+        (room > 0).then_some((vcpu, to, turn))
+    }
+}

@@ -1,0 +1,158 @@
+//! Skew among the vCPUs of a VM: who is stopped, and who may run again.
+
+use super::fair::{Place, Relaxed};
+use crate::ids::{CoreId, VcpuId};
+use crate::spec::Options;
+use crate::time::Nanos;
+
+/// Which of the vendor's schedulers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Generation {
+    Relaxed,
+    Esx2,
+}
+
+/// What a vCPU's progress is set against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reference {
+    Slowest,
+    Mean,
+}
+
+/// When to stop and when to release.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) generation: Generation,
+    reference: Reference,
+    costop: i64,
+    costart: i64,
+    /// Whether a skew that equals the limit is enough.
+    at_least: bool,
+}
+
+fn signed(time: Nanos) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}
+
+impl Rules {
+    pub(super) fn of(options: &Options) -> Self {
+        Self {
+            generation: match options.word("generation") {
+                "esx2" => Generation::Esx2,
+                _ => Generation::Relaxed,
+            },
+            reference: match options.word("skew") {
+                "mean" => Reference::Mean,
+                _ => Reference::Slowest,
+            },
+            costop: signed(options.time("costop")),
+            costart: signed(options.time("costart")),
+            at_least: options.word("compare") == "at-least",
+        }
+    }
+
+    /// Whether anybody is ever stopped.
+    pub(super) const fn is_on(&self) -> bool {
+        self.costop > 0
+    }
+
+    fn passes(&self, skew: i64) -> bool {
+        skew > self.costop || self.at_least && skew == self.costop
+    }
+
+    /// Whether a skew of ESX 2, which is never negative, is too much.
+    pub(super) fn is_too_much(&self, skew: Nanos) -> bool {
+        self.passes(signed(skew))
+    }
+
+    fn releases(&self, skew: i64) -> bool {
+        skew < self.costart || skew <= 0
+    }
+}
+
+impl Relaxed {
+    /// The runnable vCPUs of a VM with their progress.
+    fn runnable(&self, now: Nanos, vm: usize) -> impl Iterator<Item = (VcpuId, Nanos)> {
+        let all = self.vms[vm].members.iter().copied();
+        let runnable = all.filter(|vcpu| self.vcpus[vcpu.index()].place != Place::Away);
+        runnable.map(move |vcpu| (vcpu, self.vcpus[vcpu.index()].progress.at(now)))
+    }
+
+    /// The least progress of a runnable vCPU of the VM.
+    pub(super) fn slowest(&self, now: Nanos, vm: usize) -> Option<Nanos> {
+        self.runnable(now, vm).map(|(_, made)| made).min()
+    }
+
+    /// Skew of each runnable vCPU of the VM: progress − reference.
+    fn skews(&self, now: Nanos, vm: usize) -> Vec<(VcpuId, i64)> {
+        let all: Vec<_> = self
+            .runnable(now, vm)
+            .map(|(vcpu, made)| (vcpu, signed(made)))
+            .collect();
+        let made = || all.iter().map(|(_, made)| *made);
+        let reference = match self.rules.reference {
+            Reference::Slowest => made().min().unwrap_or(0),
+            Reference::Mean => {
+                let number = i64::try_from(all.len().max(1)).unwrap_or(i64::MAX);
+                // Half a nanosecond here or there does not matter; the sum of many might overflow.
+                let least = made().min().unwrap_or(0);
+                least + made().map(|made| made - least).sum::<i64>() / number
+            }
+        };
+        let skew = |(vcpu, made)| (vcpu, made - reference);
+        all.into_iter().map(skew).collect()
+    }
+
+    /// Stops who is too far ahead in the VM, releases who is no longer. Adds the cores on which somebody
+    /// is to leave.
+    pub(super) fn even_out(&mut self, now: Nanos, vm: usize, cores: &mut Vec<CoreId>) {
+        if self.vms[vm].members.len() < 2 {
+            return;
+        }
+        for (vcpu, skew) in self.skews(now, vm) {
+            let stopped = self.vcpus[vcpu.index()].stopped;
+            if !stopped && self.rules.passes(skew) {
+                cores.extend(self.stop(vcpu));
+            } else if stopped && self.rules.releases(skew) {
+                cores.extend(self.release(vcpu));
+            }
+        }
+    }
+
+    /// Stops a runnable vCPU. The answer is the core that it is on.
+    pub(super) fn stop(&mut self, vcpu: VcpuId) -> Option<CoreId> {
+        let entry = self.entry(vcpu);
+        entry.stopped = true;
+        let (vm, place) = (entry.vm, entry.place);
+        self.queue.remove(vcpu);
+        let Place::On(core) = place else {
+            return None;
+        };
+        self.cores[core.index()].handed_to = Some(vm);
+        Some(core)
+    }
+
+    /// A stopped vCPU may run again. The answer is a core on which it goes before who is there.
+    fn release(&mut self, vcpu: VcpuId) -> Option<CoreId> {
+        let entry = self.entry(vcpu);
+        entry.stopped = false;
+        // If it has not left its core yet, it will be queued when it does.
+        if entry.place != Place::Waits {
+            return None;
+        }
+        self.queue_up(vcpu, false);
+        let core = self.considered(vcpu);
+        let on = self.cores[core.index()].running?;
+        self.claims(core, on, vcpu).then_some(core)
+    }
+
+    /// For a core from which a vCPU was stopped within its quantum: of its queued siblings the one that
+    /// has made the least progress, the lower number among equals.
+    pub(super) fn laggard_for(&self, now: Nanos, core: CoreId) -> Option<VcpuId> {
+        let core = &self.cores[core.index()];
+        let vm = core.handed_to.filter(|_| core.until > now)?;
+        let members = self.vms[vm].members.iter().copied();
+        let queued = members.filter(|vcpu| self.queue.contains(*vcpu));
+        queued.min_by_key(|vcpu| (self.vcpus[vcpu.index()].progress.at(now), *vcpu))
+    }
+}
