@@ -204,14 +204,19 @@ impl Policy for Bvt {
         self.by_avt.remove(vcpu);
     }
 
-    fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
-        let Some((_, vcpu)) = self.queue.pop_first() else {
-            return Pick::Idle;
-        };
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.queue.remove(vcpu);
         self.by_avt.remove(vcpu);
         self.running[core.index()] = Some(vcpu);
         self.clients[vcpu.index()].home = core;
-        Pick::Run(vcpu, self.slice(vcpu))
+        self.slice(vcpu)
+    }
+
+    fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
+        let Some((_, vcpu)) = self.queue.pop_first() else {
+            return Pick::Idle;
+        };
+        Pick::Run(vcpu, self.take(now, core, vcpu))
     }
 
     /// AVT += ran · SCALE / weight.

@@ -175,6 +175,15 @@ impl Cfs {
         }
     }
 
+    /// The vCPU, no longer queued, has the core.
+    fn sits(&mut self, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.running[core.index()] = Some(vcpu);
+        let entity = &mut self.entities[vcpu.index()];
+        entity.home = core;
+        entity.ran = Nanos::ZERO;
+        Slice::For(self.slice(vcpu))
+    }
+
     /// Takes a vCPU that leaves the core for a while, or for ever, out of the load.
     fn leave(&mut self, core: CoreId, vcpu: VcpuId) {
         self.running[core.index()] = None;
@@ -221,15 +230,16 @@ impl Policy for Cfs {
         }
     }
 
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.queue.remove(vcpu);
+        self.sits(core, vcpu)
+    }
+
     fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
         let Some((_, vcpu)) = self.queue.pop_first() else {
             return Pick::Idle;
         };
-        self.running[core.index()] = Some(vcpu);
-        let entity = &mut self.entities[vcpu.index()];
-        entity.home = core;
-        entity.ran = Nanos::ZERO;
-        Pick::Run(vcpu, Slice::For(self.slice(vcpu)))
+        Pick::Run(vcpu, self.sits(core, vcpu))
     }
 
     /// vruntime += ran · 1024 / weight.

@@ -182,7 +182,16 @@ impl Policy for Lottery {
         self.pot.set(vcpu, 0);
     }
 
-    fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.pot.set(vcpu, 0);
+        let player = &mut self.players[vcpu.index()];
+        player.used = Nanos::ZERO;
+        player.held = player.tickets;
+        player.home = core;
+        Slice::For(self.quantum)
+    }
+
+    fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
         if self.pot.total == 0 {
             return Pick::Idle;
         }
@@ -190,12 +199,7 @@ impl Policy for Lottery {
         let Some(winner) = self.pot.holder(ticket) else {
             return Pick::Idle;
         };
-        self.pot.set(winner, 0);
-        let player = &mut self.players[winner.index()];
-        player.used = Nanos::ZERO;
-        player.held = player.tickets;
-        player.home = core;
-        Pick::Run(winner, Slice::For(self.quantum))
+        Pick::Run(winner, self.take(now, core, winner))
     }
 
     fn charge(&mut self, _now: Nanos, vcpu: VcpuId, ran: Nanos) {

@@ -40,6 +40,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
     },
 };
 
+/// How long a vCPU stays on a core that is another's, if it is put there all the same.
+const VISIT: Nanos = Nanos::from_millis(10);
+
 #[derive(Debug, Default)]
 struct Assigned {
     core: Option<CoreId>,
@@ -103,6 +106,17 @@ impl Policy for Null {
         self.release(vcpu);
     }
 
+    /// On a core that is another's it is a guest for a while.
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.homeless.retain(|waiting| *waiting != vcpu);
+        self.vcpus[vcpu.index()].queued = false;
+        if self.owner[core.index()] == Some(vcpu) {
+            Slice::Open
+        } else {
+            Slice::For(VISIT)
+        }
+    }
+
     fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
         match self.owner[core.index()] {
             Some(vcpu) if std::mem::take(&mut self.vcpus[vcpu.index()].queued) => {
@@ -118,8 +132,12 @@ impl Policy for Null {
         Preempt::Keep
     }
 
-    fn slice_end(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) -> SliceEnd {
-        SliceEnd::Extend(Slice::Open)
+    fn slice_end(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> SliceEnd {
+        if self.owner[core.index()] == Some(vcpu) {
+            SliceEnd::Extend(Slice::Open)
+        } else {
+            SliceEnd::Kick
+        }
     }
 
     fn block(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId, _on: Waits) {}

@@ -81,6 +81,12 @@ impl Policy for RoundRobin {
         self.queue.retain(|queued| *queued != vcpu);
     }
 
+    fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.remove(now, vcpu);
+        self.home[vcpu.index()] = core;
+        Slice::For(self.quantum)
+    }
+
     fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
         match self.queue.pop_front() {
             Some(vcpu) => {

@@ -234,14 +234,21 @@ impl Policy for Rtds {
         self.forget(vcpu);
     }
 
-    fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
+    /// One without budget is asked to go again at once.
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.queue.remove(vcpu);
+        self.running[core.index()] = Some(vcpu);
+        let server = &mut self.servers[vcpu.index()];
+        server.depleted = false;
+        server.home = core;
+        Slice::For(server.left.max(Nanos(1)))
+    }
+
+    fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
         let Some((_, vcpu)) = self.queue.pop_first() else {
             return Pick::Idle;
         };
-        self.running[core.index()] = Some(vcpu);
-        let server = &mut self.servers[vcpu.index()];
-        server.home = core;
-        Pick::Run(vcpu, Slice::For(server.left))
+        Pick::Run(vcpu, self.take(now, core, vcpu))
     }
 
     fn charge(&mut self, _now: Nanos, vcpu: VcpuId, ran: Nanos) {

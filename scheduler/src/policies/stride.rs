@@ -124,6 +124,12 @@ impl Policy for Stride {
         self.deactivate(vcpu);
     }
 
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.queue.remove(vcpu);
+        self.clients[vcpu.index()].home = core;
+        Slice::For(self.quantum)
+    }
+
     fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
         match self.queue.pop_first() {
             Some((_, vcpu)) => {

@@ -12,7 +12,11 @@ use crate::policy::{
     Refused, Resched, Slice, SliceEnd, VcpuParams, WorkConserving,
 };
 use crate::time::Nanos;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+
+/// One choice in so many is left to chance.
+const ONE_IN: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
@@ -31,6 +35,23 @@ pub(crate) struct Witness {
     now: Nanos,
     /// Run time charged to each vCPU.
     charged: Arc<Mutex<Vec<Nanos>>>,
+    chooses: Chooses,
+    /// Who was to run next, each time that it was asked.
+    choices: Choices,
+}
+
+/// Everybody who was chosen, and where nobody was.
+pub(crate) type Choices = Arc<Mutex<Vec<Option<VcpuId>>>>;
+
+/// Who chooses who runs next.
+#[derive(Debug)]
+enum Chooses {
+    /// The policy.
+    Policy,
+    /// Now and then the vCPU is drawn and taken from among those queued.
+    Chance(fastrand::Rng),
+    /// These in turn are taken.
+    Script(VecDeque<Option<VcpuId>>),
 }
 
 impl Witness {
@@ -42,8 +63,48 @@ impl Witness {
             places: Vec::new(),
             now: Nanos::ZERO,
             charged: Arc::clone(&charged),
+            chooses: Chooses::Policy,
+            choices: Choices::default(),
         };
         (witness, charged)
+    }
+
+    /// One choice in [`ONE_IN`] is not the policy's: a vCPU is drawn and taken.
+    pub(crate) fn draws(self, seed: u64) -> Self {
+        Self {
+            chooses: Chooses::Chance(fastrand::Rng::with_seed(seed)),
+            ..self
+        }
+    }
+
+    /// Who runs next is taken from what another witness has written down.
+    pub(crate) fn follows(self, choices: &Choices) -> Self {
+        let choices = choices.lock().expect("one thread").clone();
+        Self {
+            chooses: Chooses::Script(choices.into()),
+            ..self
+        }
+    }
+
+    /// Where it writes down who was to run next.
+    pub(crate) fn choices(&self) -> Choices {
+        Arc::clone(&self.choices)
+    }
+
+    /// Who is to be taken, if the policy is not to be asked.
+    fn chosen(&mut self) -> Option<VcpuId> {
+        match &mut self.chooses {
+            Chooses::Policy => None,
+            Chooses::Script(choices) => choices.pop_front().flatten(),
+            Chooses::Chance(draws) => {
+                let queued =
+                    |(vcpu, place): (VcpuId, &Place)| (*place == Place::Queued).then_some(vcpu);
+                let vcpus = (0..).map(VcpuId).zip(&self.places);
+                let queued: Vec<_> = vcpus.filter_map(queued).collect();
+                let drawn = draws.usize(0..ONE_IN * queued.len().max(1));
+                queued.get(drawn).copied()
+            }
+        }
     }
 
     fn at(&mut self, now: Nanos) {
@@ -120,11 +181,28 @@ impl Policy for Witness {
         self.inner.remove(now, vcpu);
     }
 
+    fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.at(now);
+        self.is(vcpu, Place::Queued);
+        self.put(vcpu, Place::On(core, None));
+        let slice = self.inner.take(now, core, vcpu);
+        assert_ne!(slice, Slice::For(Nanos::ZERO));
+        slice
+    }
+
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
         self.at(now);
         let on_core = |place: &Place| matches!(place, Place::On(on, _) if *on == core);
         assert!(!self.places.iter().any(on_core), "{core} is not idle");
+        if let Some(vcpu) = self.chosen() {
+            return Pick::Run(vcpu, self.take(now, core, vcpu));
+        }
         let pick = self.inner.pick(now, core);
+        let chosen = match pick {
+            Pick::Run(vcpu, _) => Some(vcpu),
+            Pick::Idle => None,
+        };
+        self.choices.lock().expect("one thread").push(chosen);
         match pick {
             Pick::Run(vcpu, slice) => {
                 self.is(vcpu, Place::Queued);

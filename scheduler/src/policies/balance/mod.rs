@@ -149,6 +149,14 @@ impl Policy for Balance {
         self.unqueue(vcpu);
     }
 
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        if self.core_of(vcpu) != Some(core) {
+            self.migrate(vcpu, core);
+        }
+        self.run(core, vcpu);
+        Slice::For(self.quantum)
+    }
+
     fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
         let Some(vcpu) = self.first(core).or_else(|| self.pull(core)) else {
             return Pick::Idle;

@@ -228,7 +228,8 @@ impl Balance {
         Some(vcpu)
     }
 
-    fn migrate(&mut self, vcpu: VcpuId, to: CoreId) {
+    /// Moves a waiting vCPU to another core.
+    pub(super) fn migrate(&mut self, vcpu: VcpuId, to: CoreId) {
         self.unqueue(vcpu);
         self.shift(vcpu, to);
         self.queue(vcpu, to, false);

@@ -111,7 +111,7 @@ impl Credit {
             return Settled::Leaves(core);
         }
         let queued = self.queued;
-        self.take(vcpu);
+        self.unqueue(vcpu);
         self.unit(vcpu).waiting_parked = self.queued < queued;
         Settled::InPlace
     }

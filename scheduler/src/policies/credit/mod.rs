@@ -166,8 +166,19 @@ impl Policy for Credit {
     }
 
     fn remove(&mut self, _now: Nanos, vcpu: VcpuId) {
-        self.take(vcpu);
+        self.unqueue(vcpu);
         self.deactivate(vcpu);
+    }
+
+    fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.unqueue(vcpu);
+        self.cores[core.index()].running = Some(vcpu);
+        let unit = self.unit(vcpu);
+        unit.on = Some(core);
+        unit.home = Some(core);
+        unit.picked = now;
+        unit.yielded = false;
+        Slice::For(self.tslice)
     }
 
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
@@ -184,14 +195,7 @@ impl Policy for Credit {
         let Some(vcpu) = stolen.or(local) else {
             return Pick::Idle;
         };
-        self.take(vcpu);
-        self.cores[core.index()].running = Some(vcpu);
-        let unit = self.unit(vcpu);
-        unit.on = Some(core);
-        unit.home = Some(core);
-        unit.picked = now;
-        unit.yielded = false;
-        Pick::Run(vcpu, Slice::For(self.tslice))
+        Pick::Run(vcpu, self.take(now, core, vcpu))
     }
 
     /// credits −= 10 · milliseconds run, the remainder carried in time.

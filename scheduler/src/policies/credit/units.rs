@@ -114,7 +114,7 @@ impl Credit {
         self.unit(vcpu).home = Some(core);
     }
 
-    pub(super) fn take(&mut self, vcpu: VcpuId) {
+    pub(super) fn unqueue(&mut self, vcpu: VcpuId) {
         if let Some(core) = self.units[vcpu.index()].home
             && self.cores[core.index()].queue.remove(vcpu).is_some()
         {
@@ -151,7 +151,7 @@ impl Credit {
             let head = self.head(peer)?;
             (Some(self.priority(head)) > above).then_some(head)
         })?;
-        self.take(found);
+        self.unqueue(found);
         Some(found)
     }
 

@@ -64,7 +64,7 @@ impl Credit2 {
     }
 
     /// Moves a waiting unit to another run queue.
-    fn migrate(&mut self, now: Nanos, vcpu: VcpuId, to: usize) {
+    pub(super) fn migrate(&mut self, now: Nanos, vcpu: VcpuId, to: usize) {
         let (from, weight, credit) = {
             let unit = self.unit(vcpu);
             (

@@ -146,22 +146,31 @@ impl Policy for Credit2 {
         self.forget(vcpu);
     }
 
-    fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
-        let candidate = self.chosen(core).or_else(|| self.pull(now, core));
-        let Some(vcpu) = candidate else {
-            return Pick::Idle;
-        };
-        let index = self.units[vcpu.index()].runqueue;
+    fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.displaced[core.index()] = None;
+        let index = self.of_core[core.index()];
+        if self.units[vcpu.index()].runqueue != index {
+            self.migrate(now, vcpu, index);
+        }
         self.runqueues[index].queue.remove(vcpu);
         if self.credit(vcpu) <= 0 {
             self.reset(now, index, vcpu);
         }
         self.running[core.index()] = Some(vcpu);
         let unit = self.unit(vcpu);
+        unit.parked = false;
         unit.on = Some(core);
         unit.home = Some(core);
         unit.picked = now;
-        Pick::Run(vcpu, Slice::For(self.length(now, vcpu)))
+        Slice::For(self.length(now, vcpu))
+    }
+
+    fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
+        let candidate = self.chosen(core).or_else(|| self.pull(now, core));
+        let Some(vcpu) = candidate else {
+            return Pick::Idle;
+        };
+        Pick::Run(vcpu, self.take(now, core, vcpu))
     }
 
     /// credit −= ran · (largest weight) / weight, the remainder kept; floor −10 ms.

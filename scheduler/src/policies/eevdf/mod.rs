@@ -271,6 +271,19 @@ impl Policy for Eevdf {
         }
     }
 
+    /// As in a pick, sleepers whose debt is paid leave the queue first.
+    fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        let _best = self.queues.best_awake(core);
+        let from = self.queues.entity(vcpu).core;
+        if let Some(from) = from.filter(|from| *from != core) {
+            self.queues.update(from, now);
+            self.queues.migrate(from, core, vcpu);
+        }
+        self.queues.take(core, vcpu);
+        self.queues.set_current(core, vcpu);
+        self.slice_from_now(core)
+    }
+
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
         let best = self.queues.best_awake(core);
         let Some(vcpu) = best.or_else(|| balance::pull(&mut self.queues, core, now)) else {

@@ -196,6 +196,13 @@ impl FourBsd {
         cores.max_by_key(rank).unwrap_or(local)
     }
 
+    /// The thread, no longer queued, has the core.
+    fn sits(&mut self, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.seats.sit(core, vcpu);
+        self.thread(vcpu).home = core;
+        Slice::Open
+    }
+
     /// Entering the guest is a return to user mode, if it is so read.
     fn enters_guest(&mut self, vcpu: VcpuId) {
         if self.seats.guest_is_user() {
@@ -267,13 +274,16 @@ impl Policy for FourBsd {
         self.stops(vcpu, Awake::No);
     }
 
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.queue.remove(vcpu);
+        self.sits(core, vcpu)
+    }
+
     fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
         let Some(vcpu) = self.queue.pop() else {
             return Pick::Idle;
         };
-        self.seats.sit(core, vcpu);
-        self.thread(vcpu).home = core;
-        Pick::Run(vcpu, Slice::Open)
+        Pick::Run(vcpu, self.sits(core, vcpu))
     }
 
     fn entered(&mut self, now: Nanos, _core: CoreId, vcpu: VcpuId) {

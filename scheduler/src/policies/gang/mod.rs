@@ -153,6 +153,13 @@ impl Gang {
         member.filter(|member| self.vcpus[member.index()].queued)
     }
 
+    fn sits(&mut self, core: CoreId, vcpu: VcpuId) {
+        self.running[core.index()] = Some(vcpu);
+        let entry = &mut self.vcpus[vcpu.index()];
+        entry.queued = false;
+        entry.on = true;
+    }
+
     fn left(&mut self, core: CoreId, vcpu: VcpuId) {
         self.running[core.index()] = None;
         self.vcpus[vcpu.index()].on = false;
@@ -191,14 +198,14 @@ impl Gang {
         Resched(self.wrongly_occupied())
     }
 
-    /// Cores on which somebody is who is not of the row whose slot is on. With alternate selection
+    /// Cores on which somebody is whose column that is not in the row whose slot is on. With alternate selection
     /// those may stay where nobody of that row would take their place.
     fn wrongly_occupied(&self) -> Vec<CoreId> {
         let cores = (0..=u16::MAX).map(CoreId).zip(&self.running);
         let wrong = cores.filter(|(core, on)| {
-            let row = on.and_then(|on| self.matrix.place_of(on)).map(|p| p.row);
+            let own = self.matrix.at(self.active, core.index());
             let wanted = !self.alternate || self.queued_in(self.active, *core).is_some();
-            row.is_some_and(|row| row != self.active) && wanted
+            on.is_some() && **on != own && wanted
         });
         wrong.map(|(core, _)| core).collect()
     }
@@ -243,6 +250,16 @@ impl Policy for Gang {
         self.gone(now, vcpu);
     }
 
+    /// In a column that is not its own it stays for a slot.
+    fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.sits(core, vcpu);
+        if self.matrix.at(self.active, core.index()) == Some(vcpu) {
+            Slice::Open
+        } else {
+            Slice::For(self.slot)
+        }
+    }
+
     fn pick(&mut self, _now: Nanos, core: CoreId) -> Pick {
         let rows = if self.alternate {
             self.matrix.rows()
@@ -253,28 +270,24 @@ impl Policy for Gang {
         let Some(vcpu) = turns.find_map(|row| self.queued_in(row, core)) else {
             return Pick::Idle;
         };
-        self.running[core.index()] = Some(vcpu);
-        let entry = &mut self.vcpus[vcpu.index()];
-        entry.queued = false;
-        entry.on = true;
+        self.sits(core, vcpu);
         Pick::Run(vcpu, Slice::Open)
     }
 
     /// Slots are counted, not the time used in them.
     fn charge(&mut self, _now: Nanos, _vcpu: VcpuId, _ran: Nanos) {}
 
-    fn preempts(&mut self, _now: Nanos, core: CoreId, running: VcpuId, woken: VcpuId) -> Preempt {
-        let row = |vcpu| self.matrix.place_of(vcpu).map(|place| place.row);
-        let own = self.queued_in(self.active, core) == Some(woken);
-        if own && row(running) != Some(self.active) {
+    fn preempts(&mut self, _now: Nanos, core: CoreId, _run: VcpuId, woken: VcpuId) -> Preempt {
+        if self.queued_in(self.active, core) == Some(woken) {
             Preempt::Kick
         } else {
             Preempt::Keep
         }
     }
 
+    /// Only who was put there by others has a slice.
     fn slice_end(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) -> SliceEnd {
-        SliceEnd::Extend(Slice::Open)
+        SliceEnd::Kick
     }
 
     fn block(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId, _on: Waits) {

@@ -229,10 +229,16 @@ impl Dispatch {
             }
             (_, common) => self.lists.on(self.common(), common?).next()?,
         };
+        self.take(core, vcpu);
+        Some(vcpu)
+    }
+
+    /// Takes a thread off its queue and gives it the core.
+    pub(super) fn take(&mut self, core: CoreId, vcpu: VcpuId) {
+        self.retry[core.index()] = None;
         self.remove(vcpu);
         self.seats[vcpu.index()].last = Some(core);
         self.running[core.index()] = Some(vcpu);
-        Some(vcpu)
     }
 
     /// Whether there are cores that share no cache: only then anybody is protected.

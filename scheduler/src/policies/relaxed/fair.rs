@@ -156,10 +156,14 @@ impl Relaxed {
         self.vms[vm].runnable += u32::from(was_away);
     }
 
-    /// The vCPU has the core up to the end of the quantum.
+    /// The vCPU has the core: a laggard for what is left of the quantum, anybody else for a new one.
     pub(super) fn sits(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        if self.laggard_for(now, core) != Some(vcpu) {
+            self.cores[core.index()].until = now + self.quantum;
+        }
         self.queue.remove(vcpu);
         let entry = self.entry(vcpu);
+        entry.stopped = false;
         entry.place = Place::On(core);
         entry.home = core;
         let core = &mut self.cores[core.index()];

@@ -209,19 +209,20 @@ impl Policy for Relaxed {
         self.goes_away(vcpu);
     }
 
+    /// Even one that is stopped.
+    fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.give_back(vcpu);
+        self.sits(now, core, vcpu)
+    }
+
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
         let next = match self.rules.generation {
-            Generation::Relaxed => match self.laggard_for(now, core) {
-                Some(laggard) => return Pick::Run(laggard, self.sits(now, core, laggard)),
-                None => self.next(core),
-            },
+            Generation::Relaxed => self.laggard_for(now, core).or_else(|| self.next(core)),
             Generation::Esx2 => self.first_or_whole_vm(core),
         };
-        let Some(vcpu) = next else {
-            return Pick::Idle;
-        };
-        self.cores[core.index()].until = now + self.quantum;
-        Pick::Run(vcpu, self.sits(now, core, vcpu))
+        next.map_or(Pick::Idle, |vcpu| {
+            Pick::Run(vcpu, self.sits(now, core, vcpu))
+        })
     }
 
     fn entered(&mut self, now: Nanos, _core: CoreId, vcpu: VcpuId) {

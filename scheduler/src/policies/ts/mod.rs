@@ -145,6 +145,13 @@ impl Policy for Ts {
         self.dispatch.remove(vcpu);
     }
 
+    fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        self.dispatch.take(core, vcpu);
+        let tick = now.get() / self.tick.get();
+        self.thread(vcpu).dispatched = Some(tick);
+        Slice::Open
+    }
+
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
         let Some(vcpu) = self.dispatch.pick(now, core) else {
             return Pick::Idle;

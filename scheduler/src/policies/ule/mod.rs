@@ -125,15 +125,23 @@ impl Policy for Ule {
         self.uncounts(vcpu);
     }
 
+    fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
+        let from = self.threads[vcpu.index()].core;
+        self.queues[from.index()].take(vcpu);
+        if from != core {
+            self.counts(vcpu, core);
+        }
+        self.seats.sit(core, vcpu);
+        self.thread(vcpu).usage.update(ticks(now), Did::Wait);
+        Slice::Open
+    }
+
     fn pick(&mut self, now: Nanos, core: CoreId) -> Pick {
         let own = self.queues[core.index()].first();
         let Some(vcpu) = own.or_else(|| self.steals.then(|| self.steal(core)).flatten()) else {
             return Pick::Idle;
         };
-        self.queues[core.index()].take(vcpu);
-        self.seats.sit(core, vcpu);
-        self.thread(vcpu).usage.update(ticks(now), Did::Wait);
-        Pick::Run(vcpu, Slice::Open)
+        Pick::Run(vcpu, self.take(now, core, vcpu))
     }
 
     fn entered(&mut self, _now: Nanos, _core: CoreId, vcpu: VcpuId) {
