@@ -297,8 +297,9 @@ pub trait Policy: Debug + Send {
     /// What woke the vCPU. Called just before `enqueue(.., Enqueue::Wake)`.
     fn woken_by(&mut self, _now: Nanos, _vcpu: VcpuId, _source: WakeSource) {}
 
-    /// Takes a queued vCPU off its queue without running it here (it was retired, or the dispatcher
-    /// had to choose in the policy's stead).
+    /// Takes a queued vCPU off its queue without running it here: the dispatcher had to choose in the
+    /// policy's stead, a layer places it anew, or it retires (then `retire_waiting` follows). It is away
+    /// from then on, as after `block`.
     fn remove(&mut self, now: Nanos, vcpu: VcpuId);
 
     /// Takes a queued vCPU off its queue, wherever it is queued, and puts it on an idle core as if it
@@ -334,8 +335,8 @@ pub trait Policy: Debug + Send {
     /// The vCPU on the core leaves it to wait.
     fn block(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId, on: Waits);
 
-    /// The vCPU on the core leaves it for good. A queued one retires by `remove`, a waiting one by
-    /// `retire_waiting`.
+    /// The vCPU on the core leaves it for good. A queued one retires by `remove` and
+    /// `retire_waiting`, a waiting one by `retire_waiting`.
     fn retire(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId);
 
     /// A vCPU that waits (it is neither queued nor on a core) is gone for good.

@@ -132,6 +132,7 @@ impl Dispatcher {
             State::Ready => {
                 self.vcpu(vcpu).queued = false;
                 self.policy.remove(self.now, vcpu);
+                self.policy.retire_waiting(self.now, vcpu);
             }
             State::Lent(core) => self.retire_donor(core, vcpu, out),
             State::Blocked(_) | State::Aside => self.policy.retire_waiting(self.now, vcpu),

@@ -378,6 +378,9 @@ impl Dispatcher {
             (false, true) => {
                 self.vcpu(vcpu).queued = false;
                 self.policy.remove(self.now, vcpu);
+                if matches!(how, Leave::Retire) {
+                    self.policy.retire_waiting(self.now, vcpu);
+                }
             }
             (false, false) if matches!(how, Leave::Retire) => {
                 self.policy.retire_waiting(self.now, vcpu);

@@ -177,7 +177,7 @@ impl Policy for Witness {
     fn remove(&mut self, now: Nanos, vcpu: VcpuId) {
         self.at(now);
         self.is(vcpu, Place::Queued);
-        self.put(vcpu, Place::Gone);
+        self.put(vcpu, Place::Away);
         self.inner.remove(now, vcpu);
     }
 

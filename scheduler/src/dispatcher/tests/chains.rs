@@ -289,7 +289,7 @@ fn member() -> impl Strategy<Value = (i8, Script)> {
 }
 
 fn layered() -> impl Strategy<Value = String> {
-    let policies = vec!["eevdf", "rr:quantum=1ms", "cfs", "stride"];
+    let policies = vec!["eevdf", "rr:quantum=1ms", "cfs", "stride", "credit2", "bvt"];
     let layers = vec![
         "pi",
         "proxy",

@@ -143,7 +143,7 @@ impl Policy for Credit2 {
         self.queue_of(vcpu).queue.remove(vcpu);
         self.queue_of(vcpu).runnable(now, -1);
         self.unit(vcpu).parked = false;
-        self.forget(vcpu);
+        self.give_back(vcpu);
     }
 
     fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
