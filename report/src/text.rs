@@ -38,6 +38,10 @@ impl Report {
         text.push_str(&tables::counts(&shown));
         heading(&mut text, "Seen from inside the guest", "");
         text.push_str(&tables::guest(&shown));
+        if shown.iter().any(|vcpu| vcpu.guest.lock_acquisitions > 0) {
+            heading(&mut text, "Locks of the guest", "");
+            text.push_str(&tables::locks(&shown));
+        }
         if left_out > 0 {
             let _ = writeln!(
                 text,

@@ -163,3 +163,24 @@ pub(super) fn guest(vcpus: &[&VcpuReport]) -> String {
     }
     rendered(&table)
 }
+
+/// What the guests' own locks cost them.
+pub(super) fn locks(vcpus: &[&VcpuReport]) -> String {
+    let mut table = table(&[
+        "\nvCPU",
+        "\ntaken",
+        "time\nspinning",
+        "asleep for one,\nor blocked",
+        "preempted while\nit held one",
+    ]);
+    for vcpu in vcpus {
+        table.add_row([
+            vcpu.name(),
+            grouped(vcpu.guest.lock_acquisitions),
+            Nanos(vcpu.guest.lock_spin_ns).to_string(),
+            Nanos(vcpu.blocked_ns).to_string(),
+            grouped(vcpu.preemptions_in_lock),
+        ]);
+    }
+    rendered(&table)
+}
