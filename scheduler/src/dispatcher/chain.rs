@@ -306,6 +306,10 @@ impl Dispatcher {
     /// placed.
     pub(super) fn call_back(&mut self, vcpu: VcpuId, out: &mut Output) -> Vec<(VcpuId, CoreId)> {
         let mut placed = Vec::new();
+        // By far the most often nobody waits behind it.
+        if self.vcpus[vcpu.index()].followers.is_empty() {
+            return placed;
+        }
         let mut movers = vec![vcpu];
         while let Some(mover) = movers.pop() {
             for follower in std::mem::take(&mut self.vcpu(mover).followers) {
@@ -320,6 +324,9 @@ impl Dispatcher {
     /// Those among them that could run and only wait for `vcpu` to leave its core compete again: it
     /// has had its turn, or spins itself.
     pub(super) fn call_back_runnable(&mut self, vcpu: VcpuId, out: &mut Output) {
+        if self.aside == 0 {
+            return;
+        }
         let (vcpus, followers) = (&self.vcpus, &self.vcpus[vcpu.index()].followers);
         let aside = |follower: &VcpuId| vcpus[follower.index()].state == State::Aside;
         let aside: Vec<_> = followers.iter().copied().filter(aside).collect();

@@ -41,8 +41,12 @@ pub(super) struct Turn {
 struct Left {
     /// Who has the core by rights, without the policy being asked.
     next: Option<Turn>,
-    /// Who was put on a queue, and where.
-    placed: Vec<(VcpuId, CoreId)>,
+    /// Where it was queued itself.
+    own: Option<(VcpuId, CoreId)>,
+    /// Where the donor was queued whose turn it used.
+    donor: Option<(VcpuId, CoreId)>,
+    /// Where those were queued that it kept from competing.
+    back: Vec<(VcpuId, CoreId)>,
     inherited: Inherited,
 }
 
@@ -232,8 +236,7 @@ impl Dispatcher {
         };
         // Whom it kept from competing: not if it goes to sleep for something that is no lock.
         if !matches!(how, Leave::Block(on) if !self.lends(on)) {
-            let back = self.call_back(vcpu, out);
-            left.placed.extend(back);
+            left.back = self.call_back(vcpu, out);
         }
         let next = left.next.or_else(|| self.choose(core, out));
         if next.is_none_or(|next| next.vcpu != vcpu) {
@@ -242,7 +245,7 @@ impl Dispatcher {
         self.grant(core, next, out);
         self.inherited(left.inherited, PreemptReason::Wakeup, out);
         // They may go first where they were placed, if that is elsewhere.
-        for (vcpu, home) in left.placed {
+        for (vcpu, home) in left.own.into_iter().chain(left.donor).chain(left.back) {
             if home != core {
                 self.consider_if_ready(home, vcpu, out);
             }
@@ -260,7 +263,7 @@ impl Dispatcher {
     ) -> Left {
         let mut left = Left::default();
         match how {
-            Leave::Requeue(why) => left.placed.push((vcpu, self.requeue(vcpu, why, out))),
+            Leave::Requeue(why) => left.own = Some((vcpu, self.requeue(vcpu, why, out))),
             Leave::Block(on) => {
                 if self.lends(on) {
                     self.vcpu(vcpu).sleeps = Some(on);
@@ -300,7 +303,7 @@ impl Dispatcher {
                     self.set_aside(core, vcpu, Some(target));
                 } else {
                     let why = Enqueue::Yield(core);
-                    left.placed.push((vcpu, self.requeue(vcpu, why, out)));
+                    left.own = Some((vcpu, self.requeue(vcpu, why, out)));
                 }
                 let slice = self.take(core, target);
                 if self.goes_on(core, target, out) {
@@ -326,7 +329,7 @@ impl Dispatcher {
             Some(Charged::Donor) => left.next = Some(self.lend(core, vcpu, owner, rest)),
             Some(Charged::Owner) | None => {
                 let why = Enqueue::Preempted(core, PreemptReason::LockWait);
-                left.placed.push((vcpu, self.requeue(vcpu, why, out)));
+                left.own = Some((vcpu, self.requeue(vcpu, why, out)));
             }
         }
     }
@@ -373,7 +376,7 @@ impl Dispatcher {
             (true, true) => self.put(vcpu, State::Ready),
             (true, false) => {
                 let home = self.requeue(vcpu, Enqueue::Wake, out);
-                left.placed.push((vcpu, home));
+                left.own = Some((vcpu, home));
             }
             (false, true) => {
                 self.vcpu(vcpu).queued = false;
@@ -388,7 +391,7 @@ impl Dispatcher {
             (false, false) => {}
         }
         let home = self.requeue(donor, Enqueue::Preempted(core, why), out);
-        left.placed.push((donor, home));
+        left.donor = Some((donor, home));
         left
     }
 
