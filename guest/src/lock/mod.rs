@@ -29,6 +29,7 @@ mod threads;
 mod ticket;
 
 pub use context::{Context, Spin, Step};
+pub use mutex::PASSED_OVER;
 pub use operation::{Operation, Want};
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -143,6 +144,8 @@ pub struct Node {
     woken: AtomicU32,
     /// In the queue of a paravirtual lock: whether it has halted ([`pv`]).
     halted: AtomicU32,
+    /// How often it was passed over since it came to sleep for a mutex: counted by the mutex's owners.
+    passed_over: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Node>() == 64);

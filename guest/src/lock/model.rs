@@ -5,7 +5,8 @@
 //! moment), a sleeper only when it was woken. So
 //! a machine that forgets to touch or to wake stops here, as it would in the simulator.
 
-use super::{Context, Kind, Lock, Memory, Node, Operation, Spin, State, Step, Want};
+use super::sleepers::{self, For};
+use super::{Context, Kind, Lock, Memory, Node, Operation, PASSED_OVER, Spin, State, Step, Want};
 use crate::rng::Rng;
 use core::sync::atomic::Ordering;
 
@@ -411,6 +412,70 @@ fn a_mutex_that_is_handed_on_goes_to_who_lends_its_turn_before_who_came_first() 
         let _ = vm.operate(2, Want::Release, 0);
         assert_eq!(vm.memory().owner(0), Some(1));
     }
+}
+
+#[test]
+fn the_first_sleeper_is_passed_over_so_often_and_then_gets_the_mutex() {
+    let mut vm = Vm::new(&[Kind::MutexHandOff], 4);
+    let _ = vm.operate(0, Want::Take, 0);
+    for me in 1..4 {
+        assert_eq!(vm.operate(me, Want::Take, 0), Next::Sleep);
+    }
+    // vCPUs 0 and 3 lend each other their turns, so that it goes to and fro between them.
+    vm.nodes[0].donor.store(3 + 1, Ordering::Relaxed);
+    vm.nodes[3].donor.store(1, Ordering::Relaxed);
+    let mut holder = 0;
+    for _ in 0..PASSED_OVER {
+        let next = 3 - holder;
+        let _ = vm.operate(holder, Want::Release, 0);
+        assert_eq!(vm.memory().owner(0), Some(next));
+        assert_eq!(vm.go_on(next), Next::Idle);
+        assert_eq!(vm.operate(holder, Want::Take, 0), Next::Sleep);
+        holder = next;
+    }
+    let _ = vm.operate(holder, Want::Release, 0);
+    assert_eq!(vm.memory().owner(0), Some(1));
+    assert_eq!(vm.go_on(1), Next::Idle);
+    // vCPU 2 is the first now: nobody has passed it over yet.
+    let lends = 3 - holder;
+    vm.nodes[1].donor.store(lends + 1, Ordering::Relaxed);
+    let _ = vm.operate(1, Want::Release, 0);
+    assert_eq!(vm.memory().owner(0), Some(lends));
+}
+
+#[test]
+fn in_any_order_no_first_sleeper_is_passed_over_more_often() {
+    let first = |vm: &Vm| sleepers::first(&Context::new(vm.memory(), 0), For::Lock(0));
+    let mut most = 0;
+    for seed in 0..300 {
+        let mut vm = Vm::new(&[Kind::MutexHandOff], 5);
+        let (mut waits, mut passed) = (None, [0; 5]);
+        let program = |_| vec![(Want::Take, 0), (Want::Release, 0)];
+        shuffle(&mut vm, seed, 40, program, |vm, me, want, moment| {
+            match (want, moment) {
+                (Want::Release, Moment::Begins) => {
+                    // The last in line lends its turn: the least fair that a host can be.
+                    let last = (0..5)
+                        .rev()
+                        .find(|vcpu| vm.vcpus[*vcpu].next == Next::Sleep);
+                    let mark = last.map_or(0, |last| u32::try_from(last).expect("few") + 1);
+                    vm.nodes[me as usize].donor.store(mark, Ordering::Relaxed);
+                    // Who is still about to sleep may find the mutex free or taken by a comer.
+                    waits = first(vm).filter(|first| vm.vcpus[*first as usize].next == Next::Sleep);
+                }
+                (Want::Take, Moment::Over) => {
+                    passed[me as usize] = 0;
+                    if let Some(waits) = waits.filter(|waits| *waits != me) {
+                        passed[waits as usize] += 1;
+                        most = most.max(passed[waits as usize]);
+                        assert!(passed[waits as usize] <= PASSED_OVER, "seed {seed}");
+                    }
+                }
+                _ => {}
+            }
+        });
+    }
+    assert_eq!(most, PASSED_OVER, "the bound is reached");
 }
 
 #[test]

@@ -12,7 +12,9 @@
 //!
 //! If mutexes are handed on (by kind, or because the host wants it), nobody spins and every release hands
 //! over if anybody sleeps: to the vCPU that lends the releaser its turn, if it sleeps for this mutex, else
-//! to the first.
+//! to the first. Lenders whose turns happen to fall into sections could pass the first over for ever;
+//! after [`PASSED_OVER`] times it gets the mutex, whoever lends. So one with `n` sleepers before it has the
+//! mutex after at most `(n + 1) * (PASSED_OVER + 1)` hand-overs.
 //!
 //! The word is the owner (number and 1, shifted) with two flags: somebody sleeps; a hand-over is asked for.
 //! Flags are only set while there is an owner, by the compare-and-swap that finds it, so that the owner's
@@ -22,6 +24,10 @@ use super::osq::{self, Join, Queued};
 use super::sleepers::{self, For};
 use super::{Context, Kind, Spin, Step};
 use core::sync::atomic::Ordering;
+
+/// How often the first of those that sleep for a mutex is passed over for one that lends its turn. Linux's
+/// proxy execution knows no such bound.
+pub const PASSED_OVER: u32 = 8;
 
 /// Somebody sleeps.
 const SLEEPERS: u32 = 1;
@@ -233,19 +239,25 @@ impl Release {
         let lock = cx.lock(number);
         let word = lock.word.load(Ordering::SeqCst);
         let hands_on = word & HAND_OVER != 0 || hands_on(cx, number) && word & SLEEPERS != 0;
-        let next = if hands_on { heir(cx, number) } else { None };
+        let heir = if hands_on { heir(cx, number) } else { None };
+        let next = heir.map(|heir| heir.vcpu);
         let new = match next {
             Some(next) => (next + 1) << SHIFT | SLEEPERS,
             None => word & SLEEPERS,
         };
-        // Before the mutex is released: after that the word is another's to write.
+        // Before the mutex is released: after that both words are another's to write.
         let owner = next.map_or(0, |next| next + 1);
         lock.owner.store(owner, Ordering::Release);
+        if let Some(first) = heir.and_then(|heir| heir.instead_of) {
+            cx.sibling(first)
+                .passed_over
+                .fetch_add(1, Ordering::Relaxed);
+        }
         let swapped = lock
             .word
             .compare_exchange(word, new, Ordering::SeqCst, Ordering::Relaxed);
         if swapped.is_err() {
-            // A flag was set in between.
+            // A flag was set in between. Who is passed over is counted twice then, and has it sooner.
             return Step::Again;
         }
         cx.released(number);
@@ -262,12 +274,29 @@ impl Release {
 }
 
 /// Who is to have a mutex that is handed on.
-fn heir(cx: &Context<'_>, number: u16) -> Option<u32> {
+#[derive(Clone, Copy)]
+struct Heir {
+    vcpu: u32,
+    /// The first sleeper, if it is passed over.
+    instead_of: Option<u32>,
+}
+
+fn heir(cx: &Context<'_>, number: u16) -> Option<Heir> {
     let sleeps = For::Lock(number);
-    let donor = cx.node().donor.load(Ordering::Acquire).checked_sub(1);
-    donor
-        .filter(|donor| sleepers::sleeps(cx, *donor, sleeps))
-        .or_else(|| sleepers::first(cx, sleeps))
+    let first = sleepers::first(cx, sleeps)?;
+    let lender = cx.node().donor.load(Ordering::Acquire).checked_sub(1);
+    let lender = lender.filter(|lender| *lender != first && sleepers::sleeps(cx, *lender, sleeps));
+    let passes = cx.sibling(first).passed_over.load(Ordering::Relaxed);
+    Some(match lender {
+        Some(vcpu) if passes < PASSED_OVER => Heir {
+            vcpu,
+            instead_of: Some(first),
+        },
+        _ => Heir {
+            vcpu: first,
+            instead_of: None,
+        },
+    })
 }
 
 fn wake(cx: &Context<'_>, vcpu: u32, number: u16) -> Step {

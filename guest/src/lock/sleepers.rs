@@ -42,6 +42,7 @@ pub(super) fn enlist(cx: &Context<'_>, what: For) {
     node.turn
         .store(arrivals.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     node.woken.store(0, Ordering::Relaxed);
+    node.passed_over.store(0, Ordering::Relaxed);
     // SeqCst: either this vCPU, when it looks once more, sees the release, or the releaser sees this.
     node.queued.store(what.word(), Ordering::SeqCst);
 }

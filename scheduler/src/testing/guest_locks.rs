@@ -1,15 +1,13 @@
 //! Guest locks of scripted vCPUs, all of one VM: handed on to who lent its turn, else to the first in
-//! line. Even numbers sleep, odd ones spin. The dispatcher is told of every change at once.
+//! line, which is passed over no oftener than by a guest's own mutex. Even numbers sleep, odd ones spin.
+//! The dispatcher is told of every change at once.
 
 use super::World;
 use crate::ids::{GuestLockId, VcpuId, VmId};
 use crate::input::{GuestLocks, Input};
 use crate::time::Nanos;
 use std::collections::VecDeque;
-
-/// Donors whose turns happen to fall into sections could pass the first in line over for ever: that is
-/// the guest's choice and not the dispatcher's, so the scripts' locks bound it.
-const PASSED_OVER: u32 = 8;
+use stealtime_guest::lock::PASSED_OVER;
 
 /// How long a spinner spins before it says so.
 pub(crate) const WINDOW: Nanos = Nanos::from_micros(50);

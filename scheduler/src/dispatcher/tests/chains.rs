@@ -432,6 +432,13 @@ proptest! {
 }
 
 #[test]
+fn the_bound_of_passing_over_is_what_proxy_says() {
+    let proxy = LAYERS.iter().find(|info| info.name == "proxy");
+    let said = format!("{} times at most", stealtime_guest::lock::PASSED_OVER);
+    assert!(proxy.is_some_and(|info| info.quirks.iter().any(|quirk| quirk.contains(&said))));
+}
+
+#[test]
 fn every_layer_is_in_some_case() {
     let tried = "pi proxy relay delay hint yieldto";
     for info in LAYERS {
