@@ -337,3 +337,23 @@ pub enum Input {
     /// A moment that reports refer to.
     Mark(Mark),
 }
+
+impl Input {
+    /// Whether something may be decided on this input. Before it, the driver tells what guests say of
+    /// their locks.
+    #[must_use]
+    pub const fn decides(&self) -> bool {
+        !matches!(
+            self,
+            Self::Entered { .. }
+                | Self::Exited { .. }
+                | Self::Resumed { .. }
+                | Self::InterruptsTaken { .. }
+                | Self::ArmPeriodic { .. }
+                | Self::Locks { .. }
+                | Self::GuestOwner { .. }
+                | Self::HostDelay { .. }
+                | Self::Mark(_)
+        )
+    }
+}

@@ -149,7 +149,7 @@ impl<'run> Machine<'run> {
     /// Tells the dispatcher and carries out what it asks for. `on` is the core on which this happens,
     /// if it happens on one.
     pub(crate) fn tell(&mut self, input: Input, on: Option<CoreId>) {
-        if decides(&input) {
+        if input.decides() {
             self.tell_locks();
         }
         self.handle(input, on);
@@ -282,20 +282,4 @@ impl<'run> Machine<'run> {
                 .set(Slot::Signal(vcpu), self.now + self.costs.kick);
         }
     }
-}
-
-/// Whether the dispatcher may decide something on this input.
-const fn decides(input: &Input) -> bool {
-    !matches!(
-        input,
-        Input::Entered { .. }
-            | Input::Exited { .. }
-            | Input::Resumed { .. }
-            | Input::InterruptsTaken { .. }
-            | Input::ArmPeriodic { .. }
-            | Input::Locks { .. }
-            | Input::GuestOwner { .. }
-            | Input::HostDelay { .. }
-            | Input::Mark(_)
-    )
 }

@@ -44,6 +44,8 @@ struct Inner {
     out: Output,
     entries: Vec<Entry>,
     told: Told,
+    /// Kept for its memory: what is told before an input.
+    news: Vec<Input>,
     /// Where each thread was last placed.
     placed: Vec<Option<CoreId>>,
     /// Whose preempt-pending word is set.
@@ -110,6 +112,7 @@ impl Engine {
                 out: Output::default(),
                 entries: Vec::new(),
                 told,
+                news: Vec::new(),
                 placed: vec![None; count],
                 owed: vec![false; count],
                 failures: Vec::new(),
@@ -175,9 +178,13 @@ impl Engine {
             // One more was raised in between; all are raised under the lock, so this is exact.
             return;
         }
-        for news in inner.told.news(&inner.dispatcher, input, &self.seats) {
-            self.handle(inner, now, news, owed);
+        let mut news = std::mem::take(&mut inner.news);
+        let (told, dispatcher) = (&mut inner.told, &inner.dispatcher);
+        told.news(dispatcher, input, &self.seats, &mut news);
+        for told in news.drain(..) {
+            self.handle(inner, now, told, owed);
         }
+        inner.news = news;
         self.handle(inner, now, input, owed);
     }
 

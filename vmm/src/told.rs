@@ -15,11 +15,17 @@ use stealtime_scheduler::input::{GuestLocks, Input, Timer};
 #[derive(Debug)]
 pub(crate) struct Told {
     locks: Vec<GuestLocks>,
+    /// Those that were told to wait for a lock.
+    waiting: BTreeSet<VcpuId>,
     /// Owners of locks that are, or were, waited for.
     owners: BTreeMap<GuestLockId, VcpuId>,
     members: BTreeMap<VmId, Vec<VcpuId>>,
     /// Each vCPU's number within its VM.
     indices: Vec<u32>,
+    /// Kept for its memory: whose locks are read.
+    concerned: Vec<VcpuId>,
+    /// Kept for its memory: the locks that are waited for, each with one that waits.
+    waited: Vec<(GuestLockId, VcpuId)>,
 }
 
 impl Told {
@@ -34,9 +40,12 @@ impl Told {
         }
         Self {
             locks: vec![GuestLocks::default(); indices.len()],
+            waiting: BTreeSet::new(),
             owners: BTreeMap::new(),
             members,
             indices,
+            concerned: Vec::new(),
+            waited: Vec::new(),
         }
     }
 
@@ -50,41 +59,57 @@ impl Told {
         self.indices[vcpu.index()]
     }
 
-    /// What is to be told before this input, and counts as told from now on.
+    /// Adds what is to be told before this input. It counts as told from now on.
     pub(crate) fn news(
         &mut self,
         dispatcher: &Dispatcher,
         input: Input,
         seats: &[Seat],
-    ) -> Vec<Input> {
-        let mut news = Vec::new();
-        if !dispatcher.lock_aware() {
-            for vcpu in concerned(dispatcher, input) {
-                self.locks_of(vcpu, seats, &mut news);
-            }
-        } else if decides(input) {
-            self.all(dispatcher, seats, &mut news);
+        news: &mut Vec<Input>,
+    ) {
+        if !input.decides() {
+            return;
         }
-        news
+        let mut concerned = std::mem::take(&mut self.concerned);
+        concerned.clear();
+        if dispatcher.lock_aware() {
+            on_cores(dispatcher, &mut concerned);
+            concerned.extend(&self.waiting);
+        } else {
+            whose_cores(dispatcher, input, &mut concerned);
+        }
+        for &vcpu in &concerned {
+            self.locks_of(vcpu, seats, news);
+        }
+        self.concerned = concerned;
+        if dispatcher.lock_aware() {
+            self.owners(seats, news);
+        }
     }
 
     fn locks_of(&mut self, vcpu: VcpuId, seats: &[Seat], news: &mut Vec<Input>) {
         let locks = seats[vcpu.index()].watch.locks();
-        if std::mem::replace(&mut self.locks[vcpu.index()], locks) != locks {
-            news.push(Input::Locks { vcpu, locks });
+        let before = std::mem::replace(&mut self.locks[vcpu.index()], locks);
+        if before == locks {
+            return;
         }
+        match (before.waits_for, locks.waits_for) {
+            (None, Some(_)) => drop(self.waiting.insert(vcpu)),
+            (Some(_), None) => drop(self.waiting.remove(&vcpu)),
+            _ => {}
+        }
+        news.push(Input::Locks { vcpu, locks });
     }
 
-    fn all(&mut self, dispatcher: &Dispatcher, seats: &[Seat], news: &mut Vec<Input>) {
-        for vcpu in on_cores_or_waiting(dispatcher, &self.locks) {
-            self.locks_of(vcpu, seats, news);
-        }
-        // Any of those that wait for a lock can tell who owns it: they share its memory.
-        let waiting = (0..).map(VcpuId).zip(&self.locks);
-        let waited: BTreeMap<_, _> = waiting
-            .filter_map(|(vcpu, locks)| Some((locks.waits_for?, vcpu)))
-            .collect();
-        for (lock, waiter) in waited {
+    /// Who owns the locks that are waited for. Any of those that wait can tell: they share its memory.
+    fn owners(&mut self, seats: &[Seat], news: &mut Vec<Input>) {
+        let mut waited = std::mem::take(&mut self.waited);
+        waited.clear();
+        let lock_of = |vcpu: &VcpuId| Some((self.locks[vcpu.index()].waits_for?, *vcpu));
+        waited.extend(self.waiting.iter().filter_map(lock_of));
+        waited.sort_unstable();
+        waited.dedup_by_key(|(lock, _)| *lock);
+        for &(lock, waiter) in &waited {
             let owner = seats[waiter.index()].watch.owner(lock.lock());
             let owner = owner.and_then(|index| self.sibling(lock.vm(), index));
             if self.owners.get(&lock).copied() == owner {
@@ -96,66 +121,40 @@ impl Told {
                     // It may have come to the lock and lost its core since it was last looked at.
                     self.locks_of(owner, seats, news);
                 }
-                None => {
-                    self.owners.remove(&lock);
-                }
+                None => drop(self.owners.remove(&lock)),
             }
             news.push(Input::GuestOwner { lock, owner });
         }
+        self.waited = waited;
     }
 }
 
-/// Whose locks matter for what the dispatcher decides on this input: the vCPUs whose cores it may take.
-fn concerned(dispatcher: &Dispatcher, input: Input) -> impl Iterator<Item = VcpuId> + use<> {
-    let everywhere = 0..dispatcher.cores();
-    let (one, cores) = match input {
+/// The vCPUs whose cores the dispatcher may take on this input: their locks matter for what it decides.
+fn whose_cores(dispatcher: &Dispatcher, input: Input, concerned: &mut Vec<VcpuId>) {
+    match input {
         Input::Stopped { vcpu, .. }
         | Input::Yield { vcpu }
         | Input::Block { vcpu, .. }
         | Input::CriticalLeft { vcpu }
         | Input::GuestWait { vcpu, .. }
-        | Input::UserReturn { vcpu } => (Some(vcpu), 0..0),
+        | Input::UserReturn { vcpu } => concerned.push(vcpu),
         Input::TimerDue {
             timer: Timer::Slice(core),
-        } => (dispatcher.on_core(core), 0..0),
+        } => concerned.extend(dispatcher.on_core(core)),
         // Somebody may become runnable, or go first, anywhere.
         Input::TimerDue { .. }
         | Input::Admit { .. }
         | Input::Interrupt { .. }
         | Input::HostUnlock { .. }
         | Input::GuestWake { .. }
-        | Input::Retire { .. } => (None, everywhere),
-        _ => (None, 0..0),
-    };
-    let all: Vec<_> = cores
-        .filter_map(|core| dispatcher.on_core(CoreId(u16::try_from(core).ok()?)))
-        .collect();
-    one.into_iter().chain(all)
+        | Input::Retire { .. } => on_cores(dispatcher, concerned),
+        _ => {}
+    }
 }
 
-/// Whether the dispatcher may decide something on this input.
-const fn decides(input: Input) -> bool {
-    !matches!(
-        input,
-        Input::Entered { .. }
-            | Input::Exited { .. }
-            | Input::Resumed { .. }
-            | Input::InterruptsTaken { .. }
-            | Input::ArmPeriodic { .. }
-            | Input::Locks { .. }
-            | Input::GuestOwner { .. }
-            | Input::HostDelay { .. }
-            | Input::Mark(_)
-    )
-}
-
-/// Whose locks matter if the dispatcher follows who waits for whom.
-fn on_cores_or_waiting(dispatcher: &Dispatcher, told: &[GuestLocks]) -> BTreeSet<VcpuId> {
+fn on_cores(dispatcher: &Dispatcher, concerned: &mut Vec<VcpuId>) {
     let cores = (0..dispatcher.cores()).filter_map(|core| u16::try_from(core).ok());
-    let on_cores = cores.filter_map(|core| dispatcher.on_core(CoreId(core)));
-    let waiting = (0..).map(VcpuId).zip(told);
-    let waiting = waiting.filter(|(_, locks)| locks.waits_for.is_some());
-    on_cores.chain(waiting.map(|(vcpu, _)| vcpu)).collect()
+    concerned.extend(cores.filter_map(|core| dispatcher.on_core(CoreId(core))));
 }
 
 #[cfg(test)]
@@ -173,9 +172,9 @@ mod tests {
     use stealtime_scheduler::time::Nanos;
 
     /// Three vCPUs on two cores: 0 and 1 run, 2 waits.
-    fn running() -> Dispatcher {
+    fn running(policy: &str) -> Dispatcher {
         let config = Config {
-            policy: "rr".parse().unwrap(),
+            policy: policy.parse().unwrap(),
             cores: 2,
             host_locks: 1,
             vcpus: vec![VcpuParams::plain(VmId(0)); 3],
@@ -189,7 +188,12 @@ mod tests {
 
     #[test]
     fn before_anybody_may_be_preempted_all_on_cores_are_asked_for_their_locks() {
-        let dispatcher = running();
+        let dispatcher = running("rr");
+        let asked = |input| {
+            let mut asked = Vec::new();
+            whose_cores(&dispatcher, input, &mut asked);
+            asked
+        };
         let vcpu = VcpuId(2);
         let lock = HostLockId(0);
         let decisive = [
@@ -218,23 +222,13 @@ mod tests {
             },
         ];
         for input in decisive {
-            let asked: Vec<_> = concerned(&dispatcher, input).collect();
-            assert_eq!(asked, [VcpuId(0), VcpuId(1)], "{input:?}");
+            assert_eq!(asked(input), [VcpuId(0), VcpuId(1)], "{input:?}");
         }
         let slice = Input::TimerDue {
             timer: Timer::Slice(CoreId(1)),
         };
-        assert!(concerned(&dispatcher, slice).eq([VcpuId(1)]));
-        assert!(concerned(&dispatcher, Input::Yield { vcpu: VcpuId(0) }).eq([VcpuId(0)]));
-    }
-
-    #[test]
-    fn who_waits_is_asked_for_its_locks_without_a_core() {
-        let mut told = [GuestLocks::default(); 3];
-        let of = |told: &[GuestLocks]| Vec::from_iter(on_cores_or_waiting(&running(), told));
-        assert_eq!(of(&told), [VcpuId(0), VcpuId(1)]);
-        told[2].waits_for = Some(GuestLockId::new(VmId(0), 7));
-        assert_eq!(of(&told), [VcpuId(0), VcpuId(1), VcpuId(2)]);
+        assert_eq!(asked(slice), [VcpuId(1)]);
+        assert_eq!(asked(Input::Yield { vcpu: VcpuId(0) }), [VcpuId(0)]);
     }
 
     #[test]
@@ -253,11 +247,12 @@ mod tests {
         let pages: Vec<Arc<Page>> = (0..3).map(|_| Arc::default()).collect();
         let seat = |page: &Arc<Page>| Seat::new(VmId(0), Arc::clone(page) as Arc<dyn Watch>);
         let seats: Vec<_> = pages.iter().map(seat).collect();
-        let dispatcher = running();
+        let dispatcher = running("rr+delay");
         let mut told = Told::new([VmId(0); 3].into_iter());
         let news = move |told: &mut Told| {
             let mut news = Vec::new();
-            told.all(&dispatcher, &seats, &mut news);
+            let input = Input::TimerDue { timer: Timer::Tick };
+            told.news(&dispatcher, input, &seats, &mut news);
             news
         };
         // vCPU 2, which has no core, has the lock; nobody waits for it.
@@ -288,5 +283,16 @@ mod tests {
         assert_eq!(news(&mut told), []);
         pages[0].owner.store(0, Ordering::Relaxed);
         assert_eq!(news(&mut told), [owner(None)]);
+        // vCPU 2 has no core. Its word counts before it is told to wait only if it is an owner; after
+        // that always.
+        pages[2].waits.store(true, Ordering::Relaxed);
+        assert_eq!(news(&mut told), []);
+        pages[0].owner.store(2 + 1, Ordering::Relaxed);
+        assert_eq!(
+            news(&mut told),
+            [locks(2, 1, Some(lock)), owner(Some(VcpuId(2)))]
+        );
+        pages[2].waits.store(false, Ordering::Relaxed);
+        assert_eq!(news(&mut told), [locks(2, 1, None)]);
     }
 }
