@@ -7,13 +7,12 @@
 mod jobs;
 mod print;
 
-use crate::args::{BackendChoice, Conditions};
+use crate::args::{Conditions, SuiteArgs, SuiteFormat};
 use crate::backend::{self, Kind};
 use crate::execute::Remarks;
 use crate::failure::{Blame, Failure, Outcome, Status};
 use crate::{interrupt, show};
 use anyhow::anyhow;
-use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::time::Instant;
 use stealtime_report::expect::{Checked, Verdict};
@@ -21,39 +20,6 @@ use stealtime_scheduler::registry::{POLICIES, ScheduledBy};
 use stealtime_scheduler::spec::{NamedOptions, PolicySpec};
 use stealtime_workloads::scenario::expect::SUITES;
 use stealtime_workloads::scenario::{Scenario, embedded};
-
-/// `stealtime suite`.
-#[derive(Clone, Debug, Args)]
-pub struct SuiteArgs {
-    /// fairness, latency, regressions or all; or a scenario by name or path
-    pub name: String,
-    /// A policy to check; may be given several times [default: all policies and the variants that
-    /// the scenarios name]
-    #[arg(long = "policy", value_name = "POLICY", value_parser = crate::args::policy)]
-    pub policies: Vec<PolicySpec>,
-    /// What to run on
-    #[arg(long, value_enum, default_value = "sim")]
-    pub backend: BackendChoice,
-    /// How often each scenario runs under each policy, each time with another seed; all must hold
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeat: u32,
-    /// How to print the outcome
-    #[arg(long, value_enum, default_value_t)]
-    pub format: SuiteFormat,
-    /// No progress bar and no remarks
-    #[arg(long, short)]
-    pub quiet: bool,
-}
-
-/// How the outcome of a suite is printed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub enum SuiteFormat {
-    /// A matrix to read
-    #[default]
-    Text,
-    /// One JSON document (docs/commands.md)
-    Json,
-}
 
 /// What came of a scenario under a policy.
 #[derive(Clone, PartialEq, Debug)]
