@@ -100,6 +100,8 @@ kinds! {
     Borrows "borrows" Details::Words(&["donor", "owner"]), "it uses the turn of another that waits for it, charged to that one or to itself";
     YieldedTo "yielded_to" Details::None, "it gave its core to another, because it spins";
     Deadlock "deadlock" Details::None, "it waits for a lock whose owner waits for it";
+    Placed "placed" Details::None, "it is queued where it was not before: of the core that is considered for it first";
+    SetAside "set_aside" Details::None, "it is in no queue for now, though it is ready or was queued to lend its turn";
 }
 
 const fn reason(reason: PreemptReason) -> &'static str {
@@ -147,6 +149,8 @@ impl Kind {
             EventKind::Borrows { .. } => Self::Borrows,
             EventKind::YieldedTo(_) => Self::YieldedTo,
             EventKind::Deadlock { .. } => Self::Deadlock,
+            EventKind::Placed(_) => Self::Placed,
+            EventKind::SetAside { .. } => Self::SetAside,
         }
     }
 
@@ -226,6 +230,8 @@ pub fn detail<'a>(event: &EventKind, names: &'a Names) -> Option<Cow<'a, str>> {
         EventKind::InterruptRaised { vector, .. } => return Some(vector.to_string().into()),
         EventKind::Violation(rule) => return Some(rule.to_string().into()),
         EventKind::Admitted
+        | EventKind::Placed(_)
+        | EventKind::SetAside { .. }
         | EventKind::Granted(_)
         | EventKind::Running(_)
         | EventKind::Resumed

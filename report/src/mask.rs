@@ -39,7 +39,7 @@ impl Mask {
         (
             "sched",
             Self(Self::SCHED),
-            "what is decided of who is on a core: kicked, owed, standing, borrows, yielded_to, and rules a policy broke",
+            "what is decided of who is on a core: placed, set_aside, kicked, owed, standing, borrows, yielded_to, and rules a policy broke",
         ),
         (
             "intr",
@@ -101,6 +101,8 @@ impl Mask {
             | EventKind::Blocked(_)
             | EventKind::Migrated { .. } => Self::PROC,
             EventKind::Kicked(..)
+            | EventKind::Placed(_)
+            | EventKind::SetAside { .. }
             | EventKind::Owed(..)
             | EventKind::Standing(_)
             | EventKind::Borrows { .. }

@@ -4,6 +4,10 @@
 //! both backends yield the same report. Events are small and of fixed size; see [`crate::record`] for
 //! the 32-byte form that is kept on disk.
 
+mod queues;
+
+pub use queues::Queues;
+
 use crate::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
 use crate::input::{ExitReason, Mark, RetireReason};
 use crate::time::Nanos;
@@ -112,6 +116,17 @@ pub enum EventKind {
     Retired(RetireReason),
     /// It woke and is runnable.
     Woken(WakeSource),
+    /// It is queued now, and this core is considered for it first: the policy's answer to `enqueue`. Of a
+    /// policy with one queue for all cores that is where it would preempt, not where it has to run.
+    /// Told of a ready vCPU if it is not the core that was last told of it, by this or by `Granted`;
+    /// and of one that waits for a lock, queued to lend its turn, always. [`Queues`] follows it.
+    Placed(CoreId),
+    /// It is in no queue until it is placed again, though it is ready, or was queued to lend its turn.
+    SetAside {
+        /// Until this one leaves its core, wakes or gives up a lock; none if nobody is known to be in
+        /// its way.
+        behind: Option<VcpuId>,
+    },
     /// It was granted a core.
     Granted(CoreId),
     /// It runs guest code on the core.
@@ -170,7 +185,7 @@ pub enum EventKind {
     /// It has spun for a guest lock for as long as it is meant to before it says so.
     SpunTooLong(GuestLockId),
     /// It uses the turn of another vCPU that waits for it: that one's slice, and, if the layer says
-    /// so, that one's account. Comes after `Granted`.
+    /// so, that one's account. Comes after `Granted`. The donor is in no queue until it is placed again.
     Borrows {
         /// Whose turn it is.
         donor: VcpuId,

@@ -356,7 +356,7 @@ fn effect_from(f: &Fields) -> Option<Effect> {
 }
 
 /// How many codes events have.
-const EVENTS: u8 = 28;
+const EVENTS: u8 = 30;
 
 fn event_fields(kind: &EventKind) -> Fields {
     match *kind {
@@ -402,6 +402,8 @@ fn event_fields(kind: &EventKind) -> Fields {
         }
         EventKind::YieldedTo(to) => Fields::code(26).other(Some(to.0)),
         EventKind::Deadlock { owner } => Fields::code(27).other(Some(owner.0)),
+        EventKind::Placed(core) => Fields::code(28).place(core.0),
+        EventKind::SetAside { behind } => Fields::code(29).other(behind.map(|v| v.0)),
     }
 }
 
@@ -457,6 +459,10 @@ fn event_from(f: &Fields) -> Option<EventKind> {
         26 => EventKind::YieldedTo(VcpuId(f.other)),
         27 => EventKind::Deadlock {
             owner: VcpuId(f.other),
+        },
+        28 => EventKind::Placed(core),
+        29 => EventKind::SetAside {
+            behind: f.get_other().map(VcpuId),
         },
         _ => return None,
     })

@@ -39,6 +39,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    behind: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     guest: Option<Guest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<Standing>,
@@ -83,6 +85,7 @@ impl<'a> Line<'a> {
             guest_lock: None,
             donor: None,
             to: None,
+            behind: None,
             guest: None,
             standing: None,
             from_core: None,
@@ -113,6 +116,7 @@ impl<'a> Line<'a> {
             | EventKind::SpunTooLong(lock) => self.guest_lock = Some(names.guest_lock(lock)),
             EventKind::Borrows { donor, .. } => self.donor = Some(name(donor)),
             EventKind::YieldedTo(to) => self.to = Some(name(to)),
+            EventKind::SetAside { behind } => self.behind = behind.map(name),
             EventKind::Deadlock { owner } => self.owner = Some(name(owner)),
             EventKind::Blocked(Waits::HostLock(lock, owner)) => {
                 self.host_lock = Some(names.host_lock(lock));

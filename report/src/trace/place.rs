@@ -29,7 +29,8 @@ impl Places {
     pub(super) fn event(&mut self, event: Event) -> Item {
         let vcpu = event.vcpu;
         let core = match event.kind {
-            EventKind::Granted(core)
+            EventKind::Placed(core)
+            | EventKind::Granted(core)
             | EventKind::Running(core)
             | EventKind::Kicked(core, _)
             | EventKind::Owed(core, ..)

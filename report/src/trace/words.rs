@@ -54,6 +54,9 @@ fn said(f: &mut Formatter<'_>, event: &Event, names: &Names) -> fmt::Result {
             };
             write!(f, " the turn of {}, {account}", names.vcpu(donor))
         }
+        EventKind::SetAside { behind } => {
+            behind.map_or(Ok(()), |behind| write!(f, " behind {}", names.vcpu(behind)))
+        }
         EventKind::YieldedTo(to) => write!(f, " {}", names.vcpu(to)),
         EventKind::Deadlock { owner } => {
             write!(f, ": {} and it wait for each other", names.vcpu(owner))

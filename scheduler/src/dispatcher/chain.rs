@@ -119,12 +119,12 @@ impl Dispatcher {
         match (end, asleep) {
             (End::Runnable(owner), _) => Some(self.lend(core, vcpu, owner, slice)),
             (End::OnCore(owner) | End::Asleep(owner), Some(_)) => {
-                self.set_aside(core, vcpu, Some(owner));
+                self.steps_aside(core, vcpu, Some(owner), out);
                 None
             }
             // Its wake-up is on the way, or will never come.
             (End::Free | End::Circle, Some(_)) => {
-                self.set_aside(core, vcpu, None);
+                self.steps_aside(core, vcpu, None, out);
                 self.look_for_deadlock(vcpu, out);
                 None
             }
@@ -142,6 +142,8 @@ impl Dispatcher {
         slice: Slice,
     ) -> Turn {
         let charged = self.chain().map_or(Charged::Donor, |chain| chain.charged);
+        // Whose turn is used is in no queue: the loan tells.
+        self.vcpu(donor).told = None;
         match charged {
             Charged::Donor => {
                 self.put(donor, State::Lent(core));
@@ -272,7 +274,7 @@ impl Dispatcher {
 
     /// Gives the core to a queued vCPU without asking the policy who is next.
     pub(super) fn take(&mut self, core: CoreId, vcpu: VcpuId) -> Slice {
-        self.vcpu(vcpu).queued = false;
+        self.vcpu(vcpu).queued = None;
         self.policy.take(self.now, core, vcpu)
     }
 
@@ -284,6 +286,19 @@ impl Dispatcher {
         self.policy.block(self.now, core, vcpu, on);
         self.put(vcpu, asleep.map_or(State::Aside, State::Blocked));
         self.go_behind(vcpu, behind);
+    }
+
+    /// The same of one that was taken to be queued, or would be.
+    pub(super) fn steps_aside(
+        &mut self,
+        core: CoreId,
+        vcpu: VcpuId,
+        behind: Option<VcpuId>,
+        out: &mut Output,
+    ) {
+        self.vcpu(vcpu).told = None;
+        self.emit(out, vcpu, EventKind::SetAside { behind });
+        self.set_aside(core, vcpu, behind);
     }
 
     pub(super) fn go_behind(&mut self, vcpu: VcpuId, behind: Option<VcpuId>) {
@@ -425,7 +440,7 @@ impl Dispatcher {
             return;
         };
         self.end_loan(vcpu, donor, out);
-        if !self.vcpus[vcpu.index()].queued {
+        if self.vcpus[vcpu.index()].queued.is_none() {
             let _ = self.policy.enqueue(self.now, vcpu, Enqueue::Wake);
         }
         let slice = self.take(core, vcpu);

@@ -130,7 +130,7 @@ impl Dispatcher {
                 self.leave(core, vcpu, Leave::Retire, out);
             }
             State::Ready => {
-                self.vcpu(vcpu).queued = false;
+                self.vcpu(vcpu).queued = None;
                 self.policy.remove(self.now, vcpu);
                 self.policy.retire_waiting(self.now, vcpu);
             }

@@ -123,9 +123,11 @@ enum State {
 struct Vcpu {
     vm: VmId,
     state: State,
-    /// Whether it is in a queue of the policy: while it is ready, and maybe while it uses the turn of
-    /// another.
-    queued: bool,
+    /// The core for which it is in a queue of the policy: while it is ready, and maybe while it uses the
+    /// turn of another.
+    queued: Option<CoreId>,
+    /// Where whoever reads the events takes it to be queued when it is ready.
+    told: Option<CoreId>,
     /// What it waits for, asleep, though as a donor it may be ready or have lent its turn.
     sleeps: Option<Waits>,
     /// The guest's last word on its locks.
@@ -409,7 +411,8 @@ impl Vcpu {
         Self {
             vm,
             state: State::Unborn,
-            queued: false,
+            queued: None,
+            told: None,
             sleeps: None,
             guest: GuestLocks::default(),
             behind: None,

@@ -300,7 +300,7 @@ impl Dispatcher {
                     spin.sticky()
                 });
                 if sticky {
-                    self.set_aside(core, vcpu, Some(target));
+                    self.steps_aside(core, vcpu, Some(target), out);
                 } else {
                     let why = Enqueue::Yield(core);
                     left.own = Some((vcpu, self.requeue(vcpu, why, out)));
@@ -373,22 +373,25 @@ impl Dispatcher {
             Leave::Requeue(_) | Leave::Lend(..) | Leave::YieldTo(_) => true,
         };
         match (stays, self.vcpus[vcpu.index()].queued) {
-            (true, true) => self.put(vcpu, State::Ready),
-            (true, false) => {
+            (true, Some(home)) => {
+                self.put(vcpu, State::Ready);
+                self.tell_place(vcpu, home, out);
+            }
+            (true, None) => {
                 let home = self.requeue(vcpu, Enqueue::Wake, out);
                 left.own = Some((vcpu, home));
             }
-            (false, true) => {
-                self.vcpu(vcpu).queued = false;
+            (false, Some(_)) => {
+                self.vcpu(vcpu).queued = None;
                 self.policy.remove(self.now, vcpu);
                 if matches!(how, Leave::Retire) {
                     self.policy.retire_waiting(self.now, vcpu);
                 }
             }
-            (false, false) if matches!(how, Leave::Retire) => {
+            (false, None) if matches!(how, Leave::Retire) => {
                 self.policy.retire_waiting(self.now, vcpu);
             }
-            (false, false) => {}
+            (false, None) => {}
         }
         let home = self.requeue(donor, Enqueue::Preempted(core, why), out);
         left.donor = Some((donor, home));
@@ -412,15 +415,25 @@ impl Dispatcher {
         let now = self.now;
         self.put(vcpu, State::Ready);
         let entry = self.vcpu(vcpu);
-        entry.queued = true;
         entry.ready_since = now;
-        let Placed(home) = self.policy.enqueue(now, vcpu, why);
+        let Placed(mut home) = self.policy.enqueue(now, vcpu, why);
         self.note_standing(vcpu, out);
-        if home.index() < self.cores.len() {
-            return home;
+        if home.index() >= self.cores.len() {
+            self.violated(Violation::NoSuchCore, vcpu, out);
+            home = CoreId(0);
         }
-        self.violated(Violation::NoSuchCore, vcpu, out);
-        CoreId(0)
+        self.vcpu(vcpu).queued = Some(home);
+        self.tell_place(vcpu, home, out);
+        home
+    }
+
+    /// Tells on which core's queue a vCPU is, if that is news.
+    fn tell_place(&mut self, vcpu: VcpuId, home: CoreId, out: &mut Output) {
+        let entry = self.vcpu(vcpu);
+        let asleep = entry.sleeps.is_some();
+        if entry.told.replace(home) != Some(home) || asleep {
+            self.emit(out, vcpu, EventKind::Placed(home));
+        }
     }
 
     /// Who runs on the core. One that was woken to try a mutex again may find it taken, and one that
@@ -443,11 +456,11 @@ impl Dispatcher {
             match self.policy.pick(self.now, core) {
                 Pick::Run(vcpu, slice) => {
                     let entry = self.vcpus.get_mut(vcpu.index());
-                    let state = entry.map(|entry| (entry.state, std::mem::take(&mut entry.queued)));
+                    let state = entry.map(|entry| (entry.state, entry.queued.take()));
                     match state {
                         Some((State::Ready, _)) => return Some((vcpu, slice)),
                         // Its own turn has come while it uses another's: that can wait.
-                        Some((State::Granted(..) | State::Running(_), true)) => {
+                        Some((State::Granted(..) | State::Running(_), Some(_))) => {
                             self.policy.block(self.now, core, vcpu, Waits::Host);
                         }
                         _ => {
@@ -472,7 +485,7 @@ impl Dispatcher {
 
     fn choose_instead(&mut self) -> Option<(VcpuId, Slice)> {
         let vcpu = self.longest_ready()?;
-        self.vcpu(vcpu).queued = false;
+        self.vcpu(vcpu).queued = None;
         self.policy.remove(self.now, vcpu);
         Some((vcpu, Slice::For(INSTEAD)))
     }
@@ -483,7 +496,9 @@ impl Dispatcher {
         self.busy += 1;
         self.cores[core.index()].vcpu = Some(vcpu);
         self.put(vcpu, State::Granted(core, turn.slice));
-        let from = self.vcpu(vcpu).last_core.replace(core);
+        let entry = self.vcpu(vcpu);
+        entry.told = Some(core);
+        let from = entry.last_core.replace(core);
         if let Some(from) = from.filter(|from| *from != core) {
             self.emit(out, vcpu, EventKind::Migrated { from, to: core });
         }

@@ -175,6 +175,7 @@ fn event_kinds(s: Seed) -> Vec<EventKind> {
     let (core, lock) = (CoreId(s.place), HostLockId(s.place));
     let mut all = vec![
         EventKind::Admitted,
+        EventKind::Placed(core),
         EventKind::Granted(core),
         EventKind::Running(core),
         EventKind::Resumed,
@@ -206,6 +207,7 @@ fn event_kinds(s: Seed) -> Vec<EventKind> {
     for other in [None, s.other] {
         let from = other.map(VcpuId);
         all.push(EventKind::Woken(WakeSource::Interrupt(from)));
+        all.push(EventKind::SetAside { behind: from });
         all.push(EventKind::InterruptRaised {
             vector: s.byte,
             from,

@@ -264,7 +264,7 @@ fn a_donor_that_is_gone_leaves_the_owner_on_its_own_account() {
 
 /// A random vCPU: sections of locks nested in rising order, so that there is no deadlock, with work
 /// and sleep inside.
-fn member() -> impl Strategy<Value = (i8, Script)> {
+pub(super) fn member() -> impl Strategy<Value = (i8, Script)> {
     let section = (
         prop::collection::btree_set(0u16..6, 1..=3),
         50u64..800,
@@ -288,7 +288,7 @@ fn member() -> impl Strategy<Value = (i8, Script)> {
     })
 }
 
-fn layered() -> impl Strategy<Value = String> {
+pub(super) fn layered() -> impl Strategy<Value = String> {
     let policies = vec!["eevdf", "rr:quantum=1ms", "cfs", "stride", "credit2", "bvt"];
     let layers = vec![
         "pi",
@@ -308,7 +308,7 @@ fn layered() -> impl Strategy<Value = String> {
 
 /// How many random lock graphs are tried: few in a debug build, which is slow; as many as
 /// `STEALTIME_CASES` says, if it does.
-fn cases() -> u32 {
+pub(super) fn cases() -> u32 {
     let few = if cfg!(debug_assertions) { 200 } else { 2_000 };
     let given = std::env::var("STEALTIME_CASES").ok();
     given.and_then(|cases| cases.parse().ok()).unwrap_or(few)

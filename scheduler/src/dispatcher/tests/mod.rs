@@ -5,6 +5,7 @@ mod hand_over;
 mod layers;
 mod lock_kinds;
 mod locks;
+mod placement;
 mod retire;
 mod violations;
 mod waits;
