@@ -1,7 +1,7 @@
 //! What each input means.
 
 use super::host_locks::{Claim, How};
-use super::switch::Leave;
+use super::leave::Leave;
 use super::{Dispatcher, Output, State, next_multiple};
 use crate::effect::Effect;
 use crate::event::{EventKind, PreemptReason, Until, Waits, WakeSource};

@@ -20,16 +20,23 @@
 //! picked, whose slice runs, who is charged. The *execution context* is who runs. They differ while a
 //! *donor*, which waits for a lock, lends its turn to the owner.
 
+mod aside;
+mod books;
 mod chain;
 mod check;
 mod deadlock;
+mod donate;
 mod grace;
 mod guest_locks;
 mod host_locks;
 mod inputs;
+mod leave;
 mod lock_inputs;
+mod moving;
+mod next;
+mod preempt;
+mod ready;
 mod spin;
-mod switch;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! A vCPU that has spun for too long.
 
 use super::chain::End;
-use super::switch::Leave;
+use super::leave::Leave;
 use super::{Dispatcher, Output, State};
 use crate::event::{EventKind, PreemptReason};
 use crate::ids::{GuestLockId, VcpuId};
