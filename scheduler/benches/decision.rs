@@ -1,4 +1,5 @@
-//! What a decision costs, for every policy of the registry: `cargo bench --bench decision`.
+//! What a decision costs, for every policy of the registry: `cargo bench --bench decision`. Names of
+//! policies and numbers of vCPUs after `--` choose: `cargo bench --bench decision -- bvt 1000`.
 //!
 //! A decision is one vCPU's turn on a core: it is charged and blocks, the next is picked and enters, the
 //! first one wakes and is set against the one that runs. So each has one wake, one pick, one
@@ -187,19 +188,27 @@ fn main() {
     } else {
         SMOKE
     };
-    let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let mut sizes: Vec<u32> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    if sizes.is_empty() {
+        sizes.extend(effort.sizes);
+    }
+    let policies = registry::POLICIES.iter().map(|info| info.name);
+    let chosen: Vec<_> = policies
+        .filter(|name| words.iter().any(|word| word == name))
+        .collect();
     print!("{:<10}", "policy");
-    for size in effort.sizes {
+    for size in &sizes {
         print!(" {:>14}", format!("{size} vCPUs"));
     }
     println!(" {:>16}", "dearest walk");
     let own = |info: &&&PolicyInfo| info.scheduled_by == ScheduledBy::Policy;
-    let named = |info: &&&PolicyInfo| only.as_deref().is_none_or(|name| name == info.name);
+    let named = |info: &&&PolicyInfo| chosen.is_empty() || chosen.contains(&info.name);
     let mut over = Vec::new();
     for info in registry::POLICIES.iter().filter(own).filter(named) {
         print!("{:<10}", info.name);
         let mut walk = Duration::ZERO;
-        for size in effort.sizes {
+        for size in &sizes {
             let cost = measure(info, *size, &effort);
             print!(" {:>11.0} ns", cost.decision);
             walk = cost.walk;

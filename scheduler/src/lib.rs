@@ -9,6 +9,7 @@
 pub mod dispatcher;
 pub mod effect;
 pub mod event;
+pub mod heap;
 pub mod ids;
 pub mod input;
 pub mod layers;

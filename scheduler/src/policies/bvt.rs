@@ -16,6 +16,7 @@
 //! former `bvt` scheduler.
 
 use crate::event::{Standing, Waits};
+use crate::heap::KeyedHeap;
 use crate::ids::{CoreId, VcpuId};
 use crate::policy::{Enqueue, Pick, Placed, Policy, Preempt, Refused, Slice, SliceEnd, VcpuParams};
 use crate::queue::KeyedQueue;
@@ -92,19 +93,27 @@ fn bvt(options: &crate::spec::Options, cores: u16) -> Bvt {
         unwarp: options.time("unwarp"),
         clients: Vec::new(),
         queue: KeyedQueue::default(),
-        by_avt: KeyedQueue::default(),
+        by_avt: KeyedHeap::default(),
         running: vec![None; usize::from(cores)],
         svt: 0,
     }
 }
 
-/// Virtual nanoseconds of a vCPU of weight 1 for a nanosecond of run time.
-const SCALE: i128 = 1 << 10;
+/// Virtual nanoseconds of a vCPU of weight 1 for a nanosecond of run time. 64 bits hold the virtual time
+/// of a hundred days.
+const SCALE: i64 = 1 << 10;
+
+/// That much run time in virtual time at weight 1.
+fn scaled(time: Nanos) -> i64 {
+    i64::try_from(time.0)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(SCALE)
+}
 
 #[derive(Debug)]
 struct Client {
-    weight: i128,
-    avt: i128,
+    weight: i64,
+    avt: i64,
     /// Run time left of the warp, while warped.
     warped: Option<Nanos>,
     warp_again: Nanos,
@@ -118,17 +127,17 @@ struct Bvt {
     warp_limit: Nanos,
     unwarp: Nanos,
     clients: Vec<Client>,
-    queue: KeyedQueue<i128>,
+    queue: KeyedQueue<i64>,
     /// The same vCPUs by actual virtual time, for the scheduler's.
-    by_avt: KeyedQueue<i128>,
+    by_avt: KeyedHeap<i64>,
     running: Vec<Option<VcpuId>>,
-    svt: i128,
+    svt: i64,
 }
 
 impl Bvt {
-    fn evt(&self, vcpu: VcpuId) -> i128 {
+    fn evt(&self, vcpu: VcpuId) -> i64 {
         let client = &self.clients[vcpu.index()];
-        let borrowed = client.warped.map_or(0, |_| i128::from(self.warp.0) * SCALE);
+        let borrowed = client.warped.map_or(0, |_| scaled(self.warp));
         client.avt - borrowed
     }
 
@@ -137,7 +146,8 @@ impl Bvt {
         let Some((next, _)) = self.queue.first() else {
             return Slice::For(self.allowance);
         };
-        let behind = (next - self.evt(vcpu)).max(0) * self.clients[vcpu.index()].weight / SCALE;
+        let behind = i128::from((next - self.evt(vcpu)).max(0));
+        let behind = behind * i128::from(self.clients[vcpu.index()].weight) / i128::from(SCALE);
         let behind = u64::try_from(behind).unwrap_or(u64::MAX / 2);
         let length = Nanos(behind) + self.allowance;
         // A warp ends within the slice: it is looked at when it does.
@@ -167,7 +177,7 @@ impl Policy for Bvt {
         params.no_slice("bvt", knows)?;
         params.no_limits("bvt", knows)?;
         self.clients.push(Client {
-            weight: i128::from(params.flat_weight("bvt")?),
+            weight: i64::from(params.flat_weight("bvt")?),
             avt: 0,
             warped: None,
             warp_again: Nanos::ZERO,
@@ -195,18 +205,18 @@ impl Policy for Bvt {
             key = key.max(last);
         }
         self.queue.insert(vcpu, key);
-        self.by_avt.insert(vcpu, self.clients[vcpu.index()].avt);
+        self.by_avt.insert(vcpu.0, self.clients[vcpu.index()].avt);
         Placed(home)
     }
 
     fn remove(&mut self, _now: Nanos, vcpu: VcpuId) {
         self.queue.remove(vcpu);
-        self.by_avt.remove(vcpu);
+        self.by_avt.remove(vcpu.0);
     }
 
     fn take(&mut self, _now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {
         self.queue.remove(vcpu);
-        self.by_avt.remove(vcpu);
+        self.by_avt.remove(vcpu.0);
         self.running[core.index()] = Some(vcpu);
         self.clients[vcpu.index()].home = core;
         self.slice(vcpu)
@@ -222,7 +232,7 @@ impl Policy for Bvt {
     /// AVT += ran · SCALE / weight.
     fn charge(&mut self, _now: Nanos, vcpu: VcpuId, ran: Nanos) {
         let client = &mut self.clients[vcpu.index()];
-        client.avt += i128::from(ran.0) * SCALE / client.weight;
+        client.avt += scaled(ran) / client.weight;
         if let Some(left) = client.warped {
             client.warped = (left > ran).then(|| left - ran);
         }

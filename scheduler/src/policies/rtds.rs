@@ -15,6 +15,7 @@
 //! 10 ms, default budget 4 ms, event-driven replenishment.
 
 use crate::event::Waits;
+use crate::heap::KeyedHeap;
 use crate::ids::{CoreId, VcpuId};
 use crate::policy::{
     Enqueue, Pick, Placed, Policy, Preempt, Refused, Resched, Slice, SliceEnd, VcpuParams,
@@ -86,7 +87,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
             extratime: options.on("extratime"),
             servers: Vec::new(),
             queue: KeyedQueue::default(),
-            replenish: KeyedQueue::default(),
+            replenish: KeyedHeap::default(),
+            placed: 0,
             running: vec![None; usize::from(cores)],
         })
     },
@@ -114,8 +116,10 @@ struct Rtds {
     extratime: bool,
     servers: Vec<Server>,
     queue: KeyedQueue<Urgency>,
-    /// Runnable vCPUs by the end of their period.
-    replenish: KeyedQueue<Nanos>,
+    /// Runnable vCPUs by the end of their period, and among equals in the order in which they came.
+    replenish: KeyedHeap<(Nanos, u64)>,
+    /// How many came.
+    placed: u64,
     running: Vec<Option<VcpuId>>,
 }
 
@@ -146,7 +150,13 @@ impl Rtds {
         if !server.depleted {
             self.queue.insert(vcpu, urgency);
         }
-        self.replenish.insert(vcpu, urgency.1);
+        self.replenish_at(vcpu, urgency.1);
+    }
+
+    /// A runnable vCPU is to be told of the end of its period.
+    fn replenish_at(&mut self, vcpu: VcpuId, deadline: Nanos) {
+        self.placed += 1;
+        self.replenish.insert(vcpu.0, (deadline, self.placed));
     }
 
     fn behind(&self, running: VcpuId, waiting: Urgency) -> bool {
@@ -188,7 +198,7 @@ impl Rtds {
 
     fn forget(&mut self, vcpu: VcpuId) {
         self.queue.remove(vcpu);
-        self.replenish.remove(vcpu);
+        self.replenish.remove(vcpu.0);
         self.servers[vcpu.index()].depleted = false;
     }
 }
@@ -283,18 +293,19 @@ impl Policy for Rtds {
     }
 
     fn wants_timer(&self) -> Option<Nanos> {
-        self.replenish.first().map(|(at, _)| at)
+        self.replenish.first().map(|((at, _), _)| at)
     }
 
     /// Periods have ended: full budgets, new deadlines.
     fn timer(&mut self, now: Nanos) -> Resched {
-        while let Some((at, vcpu)) = self.replenish.first()
+        while let Some(((at, _), vcpu)) = self.replenish.first()
             && at <= now
         {
+            let vcpu = VcpuId(vcpu);
             self.servers[vcpu.index()].renew(now);
             let (_, deadline) = self.urgency(vcpu);
             if self.running.contains(&Some(vcpu)) {
-                self.replenish.insert(vcpu, deadline);
+                self.replenish_at(vcpu, deadline);
             } else {
                 self.place(vcpu);
             }
@@ -435,7 +446,8 @@ mod tests {
             extratime: true,
             servers: Vec::new(),
             queue: KeyedQueue::default(),
-            replenish: KeyedQueue::default(),
+            replenish: KeyedHeap::default(),
+            placed: 0,
             running: vec![None; 4],
         };
         for vcpu in (0..5).map(VcpuId) {

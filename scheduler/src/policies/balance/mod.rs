@@ -108,7 +108,7 @@ impl Policy for Balance {
         }
     }
 
-    fn declare(&mut self, vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
+    fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight, or shares of a VM with a single vCPU";
         params.no_nice("balance", knows)?;
         params.no_slice("balance", knows)?;
@@ -121,7 +121,7 @@ impl Policy for Balance {
                 knows,
             });
         }
-        self.add(vcpu, params.vm.index(), weight);
+        self.add(params.vm.index(), weight);
         Ok(())
     }
 

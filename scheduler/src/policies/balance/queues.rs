@@ -19,6 +19,9 @@ struct Vcpu {
     vm: usize,
     weight: i128,
     vruntime: i128,
+    /// `lead` and `lag` in its virtual time.
+    lead: i128,
+    lag: i128,
     /// The core on which it is queued or runs.
     core: Option<CoreId>,
     /// The last of these.
@@ -49,8 +52,8 @@ pub(super) struct Balance {
     lead: Nanos,
     lag: Nanos,
     vcpus: Vec<Vcpu>,
-    /// The vCPUs of each VM.
-    vms: Vec<Vec<VcpuId>>,
+    /// How many vCPUs of each VM are queued or run on each core.
+    vms: Vec<Vec<u32>>,
     pub(super) queues: Vec<Queue>,
 }
 
@@ -77,15 +80,17 @@ impl Balance {
         }
     }
 
-    pub(super) fn add(&mut self, vcpu: VcpuId, vm: usize, weight: u32) {
+    pub(super) fn add(&mut self, vm: usize, weight: u32) {
         if self.vms.len() <= vm {
-            self.vms.resize_with(vm + 1, Vec::new);
+            self.vms.resize(vm + 1, vec![0; self.queues.len()]);
         }
-        self.vms[vm].push(vcpu);
+        let weight = i128::from(weight);
         self.vcpus.push(Vcpu {
             vm,
-            weight: i128::from(weight),
+            weight,
             vruntime: 0,
+            lead: i128::from(self.lead.0) * SCALE / weight,
+            lag: i128::from(self.lag.0) * SCALE / weight,
             core: None,
             home: CoreId(0),
         });
@@ -108,11 +113,9 @@ impl Balance {
         (0..=u16::MAX).map(CoreId).zip(&self.queues)
     }
 
-    /// Cores whose queue holds a sibling.
-    fn of_siblings(&self, vcpu: VcpuId) -> Vec<CoreId> {
-        let members = &self.vms[self.vcpus[vcpu.index()].vm];
-        let siblings = members.iter().filter(|member| **member != vcpu);
-        siblings.filter_map(|vcpu| self.core_of(*vcpu)).collect()
+    /// Whether the queue of a core, on which the vCPU itself is not, holds a sibling.
+    fn holds_sibling(&self, core: CoreId, vcpu: VcpuId) -> bool {
+        self.vms[self.vcpus[vcpu.index()].vm][core.index()] > 0
     }
 
     /// The core for one that wakes or is new.
@@ -121,12 +124,13 @@ impl Balance {
         if let Rule::Random(draws) = &mut self.rule {
             return CoreId(draws.u16(0..cores));
         }
-        let taken = self.of_siblings(vcpu);
         let home = self.vcpus[vcpu.index()].home;
         // The best first: idle ones bear nothing; the last core among equals, then the lower number.
         let rank =
             |(core, queue): (CoreId, &Queue)| (!queue.is_idle(), queue.load, core != home, core);
-        let free = self.cores().filter(|(core, _)| !taken.contains(core));
+        let free = self
+            .cores()
+            .filter(|(core, _)| !self.holds_sibling(*core, vcpu));
         let best = free.map(rank).min();
         let best = best.or_else(|| self.cores().map(rank).min());
         best.map_or(home, |(.., core)| core)
@@ -135,10 +139,9 @@ impl Balance {
     /// One that was away joins the queue of the core, not far behind all others.
     pub(super) fn arrive(&mut self, vcpu: VcpuId, core: CoreId) {
         self.shift(vcpu, core);
-        let credit = i128::from(self.lag.0) * SCALE / self.vcpus[vcpu.index()].weight;
-        let least = self.queues[core.index()].floor - credit;
+        let floor = self.queues[core.index()].floor;
         let entry = self.entry(vcpu);
-        entry.vruntime = entry.vruntime.max(least);
+        entry.vruntime = entry.vruntime.max(floor - entry.lag);
         self.queue(vcpu, core, false);
     }
 
@@ -149,28 +152,39 @@ impl Balance {
         self.entry(vcpu).vruntime += apart;
     }
 
-    /// Queues a vCPU that is on no core; one that yields goes behind all others.
-    pub(super) fn queue(&mut self, vcpu: VcpuId, core: CoreId, yields: bool) {
+    /// The vCPU belongs to the queue of the core from now on, which bears its weight.
+    fn joins(&mut self, vcpu: VcpuId, core: CoreId) {
         let entry = self.entry(vcpu);
         entry.core = Some(core);
         entry.home = core;
-        let (own, weight) = (entry.vruntime, entry.weight);
-        let queue = self.on(core);
-        let last = queue.waiting.last().filter(|_| yields).map(|(key, _)| key);
-        queue
-            .waiting
-            .insert(vcpu, last.map_or(own, |last| last.max(own)));
-        queue.load += weight;
+        let (vm, weight) = (entry.vm, entry.weight);
+        self.on(core).load += weight;
+        self.vms[vm][core.index()] += 1;
+    }
+
+    /// The vCPU belongs to no queue. The answer is the core to whose it belonged.
+    fn quits(&mut self, vcpu: VcpuId) -> Option<CoreId> {
+        let entry = self.entry(vcpu);
+        let (vm, weight) = (entry.vm, entry.weight);
+        let core = entry.core.take()?;
+        self.on(core).load -= weight;
+        self.vms[vm][core.index()] -= 1;
+        Some(core)
+    }
+
+    /// Queues a vCPU that is on no core; one that yields goes behind all others.
+    pub(super) fn queue(&mut self, vcpu: VcpuId, core: CoreId, yields: bool) {
+        self.joins(vcpu, core);
+        let own = self.vcpus[vcpu.index()].vruntime;
+        let waiting = &mut self.on(core).waiting;
+        let last = waiting.last().filter(|_| yields).map(|(key, _)| key);
+        waiting.insert(vcpu, last.map_or(own, |last| last.max(own)));
     }
 
     /// Takes a waiting vCPU off its queue.
     pub(super) fn unqueue(&mut self, vcpu: VcpuId) {
-        let entry = self.entry(vcpu);
-        let weight = entry.weight;
-        if let Some(core) = entry.core.take() {
-            let queue = self.on(core);
-            queue.waiting.remove(vcpu);
-            queue.load -= weight;
+        if let Some(core) = self.quits(vcpu) {
+            self.on(core).waiting.remove(vcpu);
         }
     }
 
@@ -182,12 +196,8 @@ impl Balance {
 
     /// The vCPU leaves the core.
     pub(super) fn leave(&mut self, core: CoreId, vcpu: VcpuId) {
-        let entry = self.entry(vcpu);
-        let (weight, counted) = (entry.weight, entry.core.take());
+        self.quits(vcpu);
         self.on(core).running = None;
-        if let Some(core) = counted {
-            self.on(core).load -= weight;
-        }
     }
 
     /// virtual time += ran · SCALE / weight.
@@ -215,8 +225,7 @@ impl Balance {
     /// Whether one that runs is so far ahead that the other takes its place.
     pub(super) fn is_ahead(&self, running: VcpuId, of: VcpuId) -> bool {
         let (running, of) = (&self.vcpus[running.index()], &self.vcpus[of.index()]);
-        let lead = i128::from(self.lead.0) * SCALE / of.weight;
-        running.vruntime - of.vruntime > lead
+        running.vruntime - of.vruntime > of.lead
     }
 
     /// Brings the first of the longest queue over to an idle core, on which there is no sibling then.
@@ -263,7 +272,7 @@ impl Balance {
         let waiting = self.queues[from.index()].waiting.iter();
         let mut may_go = waiting.map(|(_, vcpu)| vcpu).filter(|vcpu| {
             let stays_apart =
-                matches!(self.rule, Rule::Random(_)) || !self.of_siblings(*vcpu).contains(&to);
+                matches!(self.rule, Rule::Random(_)) || !self.holds_sibling(to, *vcpu);
             self.vcpus[vcpu.index()].weight <= room && stays_apart
         });
         let vcpu = may_go.next()?;

@@ -2,6 +2,7 @@
 
 use super::progress::Progress;
 use super::skew::Rules;
+use crate::heap::KeyedHeap;
 use crate::ids::{CoreId, VcpuId};
 use crate::policy::Slice;
 use crate::queue::KeyedQueue;
@@ -9,7 +10,7 @@ use crate::spec::Options;
 use crate::time::Nanos;
 
 /// Virtual nanoseconds for a nanosecond of a vCPU that is alone in a VM with one share.
-const SCALE: i128 = 1 << 16;
+const SCALE: u64 = 1 << 16;
 
 /// Where a vCPU is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,10 +25,13 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Vcpu {
     pub(super) vm: usize,
+    /// Its index among the members of the VM.
+    member: u32,
     pub(super) vruntime: i128,
     pub(super) progress: Progress,
+    /// Set by [`Relaxed::moves`] alone.
     pub(super) place: Place,
-    /// It does not run until it is released.
+    /// It does not run until it is released. Set by [`Relaxed::set_stopped`] alone.
     pub(super) stopped: bool,
     pub(super) home: CoreId,
     /// What it has gained of skew (ESX 2).
@@ -38,10 +42,18 @@ pub(super) struct Vcpu {
 
 #[derive(Debug)]
 pub(super) struct Vm {
-    pub(super) shares: i128,
+    pub(super) shares: u64,
     pub(super) members: Vec<VcpuId>,
     /// Members that are not away.
     pub(super) runnable: u32,
+    /// Those of them that wait, by progress, of which they make none.
+    pub(super) waiting: KeyedHeap<Nanos>,
+    /// The others.
+    pub(super) on_cores: Vec<VcpuId>,
+    /// How many members are stopped.
+    pub(super) stopped: u32,
+    /// No waiting member has made more progress than this.
+    pub(super) most: Nanos,
     /// All of it is stopped (ESX 2).
     pub(super) held: bool,
 }
@@ -71,6 +83,8 @@ pub(super) struct Relaxed {
     pub(super) cores: Vec<Core>,
     /// Runnable vCPUs that are not stopped, by virtual run time.
     pub(super) queue: KeyedQueue<i128>,
+    /// How many VMs are held.
+    pub(super) held: usize,
     /// The least virtual run time of any that is queued or runs; it never goes back.
     floor: i128,
 }
@@ -87,6 +101,7 @@ impl Relaxed {
             vcpus: Vec::new(),
             cores: vec![Core::default(); usize::from(cores)],
             queue: KeyedQueue::default(),
+            held: 0,
             floor: 0,
         }
     }
@@ -97,13 +112,19 @@ impl Relaxed {
                 shares: 1,
                 members: Vec::new(),
                 runnable: 0,
+                waiting: KeyedHeap::default(),
+                on_cores: Vec::new(),
+                stopped: 0,
+                most: Nanos::ZERO,
                 held: false,
             });
         }
-        self.vms[vm].shares = i128::from(shares);
+        self.vms[vm].shares = u64::from(shares);
         self.vms[vm].members.push(vcpu);
+        let siblings = self.vms[vm].members.len() - 1;
         self.vcpus.push(Vcpu {
             vm,
+            member: u32::try_from(siblings).unwrap_or(u32::MAX),
             vruntime: 0,
             progress: Progress::default(),
             place: Place::Away,
@@ -121,7 +142,7 @@ impl Relaxed {
     /// Virtual nanoseconds for a nanosecond of the vCPU.
     fn rate(&self, vcpu: VcpuId) -> i128 {
         let vm = &self.vms[self.vcpus[vcpu.index()].vm];
-        SCALE * i128::from(vm.runnable.max(1)) / vm.shares
+        i128::from(SCALE * u64::from(vm.runnable.max(1)) / vm.shares)
     }
 
     /// virtual run time += ran · SCALE · (runnable vCPUs of the VM) / shares.
@@ -148,12 +169,35 @@ impl Relaxed {
         }
     }
 
-    /// The vCPU waits for a core from now on.
-    pub(super) fn waits(&mut self, vcpu: VcpuId) {
-        let entry = self.entry(vcpu);
-        let was_away = std::mem::replace(&mut entry.place, Place::Waits) == Place::Away;
-        let vm = entry.vm;
-        self.vms[vm].runnable += u32::from(was_away);
+    /// The vCPU is elsewhere from now on.
+    pub(super) fn moves(&mut self, vcpu: VcpuId, to: Place) {
+        let entry = &mut self.vcpus[vcpu.index()];
+        let from = std::mem::replace(&mut entry.place, to);
+        let vm = &mut self.vms[entry.vm];
+        match from {
+            Place::Away => vm.runnable += 1,
+            Place::Waits => {
+                vm.waiting.remove(entry.member);
+            }
+            Place::On(_) => vm.on_cores.retain(|other| *other != vcpu),
+        }
+        match to {
+            Place::Away => vm.runnable -= 1,
+            Place::Waits => {
+                let made = entry.progress.made();
+                vm.waiting.insert(entry.member, made);
+                vm.most = vm.most.max(made);
+            }
+            Place::On(_) => vm.on_cores.push(vcpu),
+        }
+    }
+
+    /// Whether the vCPU is stopped from now on.
+    pub(super) fn set_stopped(&mut self, vcpu: VcpuId, stopped: bool) {
+        let entry = &mut self.vcpus[vcpu.index()];
+        let was = std::mem::replace(&mut entry.stopped, stopped);
+        let vm = &mut self.vms[entry.vm];
+        vm.stopped = vm.stopped + u32::from(stopped) - u32::from(was);
     }
 
     /// The vCPU has the core: a laggard for what is left of the quantum, anybody else for a new one.
@@ -162,10 +206,9 @@ impl Relaxed {
             self.cores[core.index()].until = now + self.quantum;
         }
         self.queue.remove(vcpu);
-        let entry = self.entry(vcpu);
-        entry.stopped = false;
-        entry.place = Place::On(core);
-        entry.home = core;
+        self.moves(vcpu, Place::On(core));
+        self.set_stopped(vcpu, false);
+        self.entry(vcpu).home = core;
         let core = &mut self.cores[core.index()];
         core.running = Some(vcpu);
         core.handed_to = None;
@@ -181,11 +224,8 @@ impl Relaxed {
 
     /// The vCPU is no longer runnable.
     pub(super) fn goes_away(&mut self, vcpu: VcpuId) {
-        let entry = self.entry(vcpu);
-        entry.stopped = false;
-        let was_there = std::mem::replace(&mut entry.place, Place::Away) != Place::Away;
-        let vm = entry.vm;
-        self.vms[vm].runnable -= u32::from(was_there);
+        self.set_stopped(vcpu, false);
+        self.moves(vcpu, Place::Away);
     }
 
     /// Queues a vCPU; one that yields goes behind all others.

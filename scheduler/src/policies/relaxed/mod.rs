@@ -193,9 +193,9 @@ impl Policy for Relaxed {
             Enqueue::New | Enqueue::Wake => self.arrives(now, vcpu),
             Enqueue::Preempted(core, _) | Enqueue::Yield(core) => self.leaves(now, core, vcpu),
         }
-        self.waits(vcpu);
+        self.moves(vcpu, Place::Waits);
         if self.vms[self.vcpus[vcpu.index()].vm].held {
-            self.entry(vcpu).stopped = true;
+            self.set_stopped(vcpu, true);
         }
         if !self.vcpus[vcpu.index()].stopped {
             self.queue_up(vcpu, matches!(why, Enqueue::Yield(_)));

@@ -27,6 +27,11 @@ impl Progress {
         self.since.is_some()
     }
 
+    /// What there is of it, of one that makes none.
+    pub(super) const fn made(&self) -> Nanos {
+        self.made
+    }
+
     /// What there is of it by now.
     pub(super) fn at(&self, now: Nanos) -> Nanos {
         self.made + self.since.map_or(Nanos::ZERO, |since| now.since(since))

@@ -78,9 +78,24 @@ impl Relaxed {
         runnable.map(move |vcpu| (vcpu, self.vcpus[vcpu.index()].progress.at(now)))
     }
 
+    /// Whether anybody in the VM may have to be stopped or released. It is told without a look at those
+    /// that wait: most polls find that all siblings are close together.
+    fn is_uneven(&self, now: Nanos, index: usize) -> bool {
+        let vm = &self.vms[index];
+        let on = vm.on_cores.iter();
+        let made = on.map(|vcpu| self.vcpus[vcpu.index()].progress.at(now));
+        let most = made.fold(vm.most, Nanos::max);
+        let slowest = self.slowest(now, index).unwrap_or(most);
+        vm.stopped > 0 || self.rules.passes(signed(most) - signed(slowest))
+    }
+
     /// The least progress of a runnable vCPU of the VM.
     pub(super) fn slowest(&self, now: Nanos, vm: usize) -> Option<Nanos> {
-        self.runnable(now, vm).map(|(_, made)| made).min()
+        let vm = &self.vms[vm];
+        let waiting = vm.waiting.first().map(|(made, _)| made);
+        let on = vm.on_cores.iter();
+        let made = on.map(|vcpu| self.vcpus[vcpu.index()].progress.at(now));
+        made.chain(waiting).min()
     }
 
     /// Skew of each runnable vCPU of the VM: progress − reference.
@@ -106,9 +121,11 @@ impl Relaxed {
     /// Stops who is too far ahead in the VM, releases who is no longer. Adds the cores on which somebody
     /// is to leave.
     pub(super) fn even_out(&mut self, now: Nanos, vm: usize, cores: &mut Vec<CoreId>) {
-        if self.vms[vm].members.len() < 2 {
+        if self.vms[vm].members.len() < 2 || !self.is_uneven(now, vm) {
             return;
         }
+        let most = self.runnable(now, vm).map(|(_, made)| made).max();
+        self.vms[vm].most = most.unwrap_or(Nanos::ZERO);
         for (vcpu, skew) in self.skews(now, vm) {
             let stopped = self.vcpus[vcpu.index()].stopped;
             if !stopped && self.rules.passes(skew) {
@@ -121,9 +138,8 @@ impl Relaxed {
 
     /// Stops a runnable vCPU. The answer is the core that it is on.
     pub(super) fn stop(&mut self, vcpu: VcpuId) -> Option<CoreId> {
-        let entry = self.entry(vcpu);
-        entry.stopped = true;
-        let (vm, place) = (entry.vm, entry.place);
+        self.set_stopped(vcpu, true);
+        let (vm, place) = (self.vcpus[vcpu.index()].vm, self.vcpus[vcpu.index()].place);
         self.queue.remove(vcpu);
         let Place::On(core) = place else {
             return None;
@@ -134,10 +150,9 @@ impl Relaxed {
 
     /// A stopped vCPU may run again. The answer is a core on which it goes before who is there.
     fn release(&mut self, vcpu: VcpuId) -> Option<CoreId> {
-        let entry = self.entry(vcpu);
-        entry.stopped = false;
+        self.set_stopped(vcpu, false);
         // If it has not left its core yet, it will be queued when it does.
-        if entry.place != Place::Waits {
+        if self.vcpus[vcpu.index()].place != Place::Waits {
             return None;
         }
         self.queue_up(vcpu, false);

@@ -31,6 +31,7 @@ impl Relaxed {
         let too_much = |vcpu: &VcpuId| self.rules.is_too_much(self.vcpus[vcpu.index()].skew);
         if members.iter().any(too_much) {
             self.vms[vm].held = true;
+            self.held += 1;
             for vcpu in members {
                 self.give_back(vcpu);
                 cores.extend(self.stop(vcpu));
@@ -53,6 +54,9 @@ impl Relaxed {
     /// Of the stopped VMs the one whose turn comes first, with the virtual run time that it is by: the
     /// least of its waiting vCPUs.
     pub(super) fn next_held(&self) -> Option<(i128, usize)> {
+        if self.held == 0 {
+            return None;
+        }
         let held = (0..self.vms.len()).filter(|vm| self.vms[*vm].held);
         let turn = |vm| {
             let all = self.waiting(vm);
@@ -100,6 +104,7 @@ impl Relaxed {
             return false;
         }
         self.vms[vm].held = false;
+        self.held -= 1;
         for vcpu in &self.vms[vm].members {
             self.vcpus[vcpu.index()].skew = Nanos::ZERO;
         }
@@ -107,7 +112,7 @@ impl Relaxed {
         waiting.sort_by_key(|vcpu| (self.vcpus[vcpu.index()].vruntime, *vcpu));
         let mut idle = idle.into_iter();
         for vcpu in waiting {
-            self.entry(vcpu).stopped = false;
+            self.set_stopped(vcpu, false);
             match idle.next() {
                 Some(core) => self.cores[core].given_to = Some(vcpu),
                 None => self.queue_up(vcpu, false),
