@@ -69,22 +69,39 @@ impl VcpuParams {
     }
 
     /// The weight of the vCPU alone, for policies that know no VMs. Shares of a VM that has one vCPU
-    /// are the weight of that vCPU; shares of a wider VM are refused.
+    /// are the weight of that vCPU; shares of a wider VM are refused, and so is a weight of 0.
     pub fn flat_weight(&self, policy: &'static str) -> Result<u32, Refused> {
-        match (self.shares, self.siblings) {
-            (None, _) => Ok(self.weight.unwrap_or(1)),
-            (Some(shares), 1) => Ok(shares * self.weight.unwrap_or(1)),
-            (Some(_), _) => Err(Refused {
-                policy,
-                param: "shares",
-                knows: "a weight per vCPU; shares only for a VM that has a single vCPU",
-            }),
-        }
+        let refused = |param, knows| Refused {
+            policy,
+            param,
+            knows,
+        };
+        let weight = match (self.shares, self.siblings) {
+            (None, _) => self.weight.unwrap_or(1),
+            (Some(shares), 1) => shares * self.weight.unwrap_or(1),
+            (Some(_), _) => {
+                let knows = "a weight per vCPU; shares only for a VM that has a single vCPU";
+                return Err(refused("shares", knows));
+            }
+        };
+        let some = (weight > 0).then_some(weight);
+        some.ok_or(refused("weight", "a weight of 1 or more"))
     }
 
     /// The shares of the VM, for policies that know no weights within a VM. The weight of the only
-    /// vCPU of a VM is the shares of that VM; weights in a wider VM are refused.
+    /// vCPU of a VM is the shares of that VM; weights in a wider VM are refused, and so are 0 shares.
     pub fn group_shares(&self, policy: &'static str) -> Result<u32, Refused> {
+        let shares = self.group_shares_or_none(policy)?;
+        let some = (shares > 0).then_some(shares);
+        some.ok_or(Refused {
+            policy,
+            param: "shares",
+            knows: "shares of 1 or more",
+        })
+    }
+
+    /// The same for policies that let a VM with 0 shares run when nobody else wants to.
+    pub fn group_shares_or_none(&self, policy: &'static str) -> Result<u32, Refused> {
         match (self.weight, self.siblings) {
             (None, _) => Ok(self.shares.unwrap_or(1)),
             (Some(weight), 1) => Ok(weight * self.shares.unwrap_or(1)),
@@ -94,6 +111,19 @@ impl VcpuParams {
                 knows: "shares per VM; a vCPU weight only in a VM that has a single vCPU",
             }),
         }
+    }
+
+    /// Refuses all but weights and shares: a nice value, a slice, a cap, a reservation.
+    pub fn only_weights(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
+        self.no_nice(policy, knows)?;
+        self.no_slice(policy, knows)?;
+        self.no_limits(policy, knows)
+    }
+
+    /// Refuses whatever is asked for, for policies to which all are equal.
+    pub fn nothing(&self, policy: &'static str, knows: &'static str) -> Result<(), Refused> {
+        self.only_weights(policy, knows)?;
+        self.no_weights(policy, knows)
     }
 
     /// Refuses a nice value.

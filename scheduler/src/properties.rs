@@ -310,6 +310,28 @@ proptest! {
     }
 }
 
+/// Times are divided by weights. Only `fss` has a meaning for 0 shares: it runs when nobody else wants to.
+#[test]
+fn a_weight_of_0_is_refused_and_so_are_0_shares() {
+    let nothing = [
+        VcpuParams {
+            weight: Some(0),
+            ..plain(0)
+        },
+        VcpuParams {
+            shares: Some(0),
+            ..plain(0)
+        },
+    ];
+    for info in policies() {
+        for params in nothing {
+            let config = World::config(info.name, 1, &[(params, spin())]);
+            let understood = Dispatcher::new(&config).is_ok();
+            assert_eq!(understood, info.name == "fss", "{} {params:?}", info.name);
+        }
+    }
+}
+
 #[test]
 fn every_exemption_names_a_policy() {
     let patient = PATIENCE

@@ -155,9 +155,7 @@ impl Lottery {
 impl Policy for Lottery {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight (its tickets), or shares of a VM with a single vCPU";
-        params.no_nice("lottery", knows)?;
-        params.no_slice("lottery", knows)?;
-        params.no_limits("lottery", knows)?;
+        params.only_weights("lottery", knows)?;
         let tickets = u64::from(params.flat_weight("lottery")?) * WHOLE;
         self.players.push(Player {
             tickets,

@@ -83,10 +83,7 @@ impl Null {
 impl Policy for Null {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "none: every vCPU has a core to itself";
-        params.no_nice("null", knows)?;
-        params.no_slice("null", knows)?;
-        params.no_limits("null", knows)?;
-        params.no_weights("null", knows)?;
+        params.nothing("null", knows)?;
         self.vcpus.push(Assigned::default());
         Ok(())
     }

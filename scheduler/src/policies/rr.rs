@@ -64,10 +64,7 @@ impl RoundRobin {
 impl Policy for RoundRobin {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "none: all vCPUs are equal";
-        params.no_nice("rr", knows)?;
-        params.no_slice("rr", knows)?;
-        params.no_limits("rr", knows)?;
-        params.no_weights("rr", knows)?;
+        params.nothing("rr", knows)?;
         self.home.push(CoreId(0));
         Ok(())
     }

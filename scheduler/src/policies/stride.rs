@@ -95,9 +95,7 @@ impl Stride {
 impl Policy for Stride {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight (its tickets), or shares of a VM with a single vCPU";
-        params.no_nice("stride", knows)?;
-        params.no_slice("stride", knows)?;
-        params.no_limits("stride", knows)?;
+        params.only_weights("stride", knows)?;
         let tickets = i128::from(params.flat_weight("stride")?);
         self.clients.push(Client {
             tickets,

@@ -110,17 +110,8 @@ impl Policy for Balance {
 
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight, or shares of a VM with a single vCPU";
-        params.no_nice("balance", knows)?;
-        params.no_slice("balance", knows)?;
-        params.no_limits("balance", knows)?;
+        params.only_weights("balance", knows)?;
         let weight = params.flat_weight("balance")?;
-        if weight == 0 {
-            return Err(Refused {
-                policy: "balance",
-                param: "weight",
-                knows,
-            });
-        }
         self.add(params.vm.index(), weight);
         Ok(())
     }

@@ -148,7 +148,7 @@ impl Policy for Fss {
         let knows = "shares per VM (0 to 65535, the same for all its vCPUs) and nice values";
         params.no_slice("fss", knows)?;
         params.no_limits("fss", knows)?;
-        let shares = params.group_shares("fss")?;
+        let shares = params.group_shares_or_none("fss")?;
         let refused = Refused {
             policy: "fss",
             param: "shares",

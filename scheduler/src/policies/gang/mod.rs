@@ -214,10 +214,7 @@ impl Gang {
 impl Policy for Gang {
     fn declare(&mut self, vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "none: all VMs take turns";
-        params.no_nice("gang", knows)?;
-        params.no_slice("gang", knows)?;
-        params.no_limits("gang", knows)?;
-        params.no_weights("gang", knows)?;
+        params.nothing("gang", knows)?;
         let vm = params.vm.index();
         if self.vms.len() <= vm {
             self.vms.resize_with(vm + 1, Vm::default);

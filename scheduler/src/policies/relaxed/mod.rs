@@ -173,17 +173,8 @@ impl Policy for Relaxed {
 
     fn declare(&mut self, vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "shares per VM, the same for all its vCPUs";
-        params.no_nice("relaxed", knows)?;
-        params.no_slice("relaxed", knows)?;
-        params.no_limits("relaxed", knows)?;
+        params.only_weights("relaxed", knows)?;
         let shares = params.group_shares("relaxed")?;
-        if shares == 0 {
-            return Err(Refused {
-                policy: "relaxed",
-                param: "shares",
-                knows,
-            });
-        }
         self.add(vcpu, params.vm.index(), shares);
         Ok(())
     }

@@ -171,3 +171,80 @@ impl Relaxed {
         queued.min_by_key(|vcpu| (self.vcpus[vcpu.index()].progress.at(now), *vcpu))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{PreemptReason, Waits};
+    use crate::ids::VmId;
+    use crate::policy::{Enqueue, Mode, Pick, Policy, VcpuParams};
+    use crate::registry;
+    use crate::testing::us;
+    use proptest::prelude::*;
+
+    /// One of the calls that may come for the vCPU where it is.
+    fn call(policy: &mut Relaxed, now: Nanos, vcpu: VcpuId, which: u8) {
+        match policy.vcpus[vcpu.index()].place {
+            Place::Away => {
+                let _ = policy.enqueue(now, vcpu, Enqueue::Wake);
+            }
+            Place::Waits if which == 0 => policy.remove(now, vcpu),
+            Place::Waits => {
+                let mut cores = (0..).map(CoreId).zip(&policy.cores);
+                let idle = cores.find(|(_, core)| core.running.is_none());
+                if let Some((core, _)) = idle
+                    && let Pick::Run(vcpu, _) = policy.pick(now, core)
+                {
+                    policy.entered(now, core, vcpu);
+                }
+            }
+            Place::On(core) => match which {
+                0 => policy.block(now, core, vcpu, Waits::Idle),
+                1 => policy.block(now, core, vcpu, Waits::Host),
+                2 => policy.mode(now, vcpu, Mode::Hypervisor),
+                3 => policy.mode(now, vcpu, Mode::Guest),
+                _ => {
+                    let why = Enqueue::Preempted(core, PreemptReason::SliceEnd);
+                    let _ = policy.enqueue(now, vcpu, why);
+                }
+            },
+        }
+    }
+
+    proptest! {
+        /// Two VMs of three on two cores.
+        #[test]
+        fn what_is_known_of_a_vm_without_a_walk_is_what_a_walk_finds(
+            mean in any::<bool>(),
+            calls in proptest::collection::vec((0..6_u32, 0..8_u8, 1..2_000_u64), 1..400),
+        ) {
+            let spec = if mean { "relaxed:skew=mean" } else { "relaxed" };
+            let (_, options) = registry::check(&spec.parse().expect("a policy")).expect("fits");
+            let mut policy = Relaxed::new(&options, 2);
+            for vcpu in (0..6).map(VcpuId) {
+                let vm = VmId(u16::from(vcpu.0 > 2));
+                let params = VcpuParams { siblings: 3, ..VcpuParams::plain(vm) };
+                policy.declare(vcpu, &params).expect("understood");
+            }
+            let mut now = Nanos::ZERO;
+            for (vcpu, which, passed) in calls {
+                now += us(passed);
+                call(&mut policy, now, VcpuId(vcpu), which);
+                for vm in 0..2 {
+                    let made = policy.runnable(now, vm).map(|(_, made)| made);
+                    prop_assert_eq!(policy.slowest(now, vm), made.min());
+                    let is_stopped = |vcpu: VcpuId| policy.vcpus[vcpu.index()].stopped;
+                    let acts = |(vcpu, skew): &(VcpuId, i64)| {
+                        is_stopped(*vcpu) || policy.rules.passes(*skew)
+                    };
+                    let any = policy.skews(now, vm).iter().any(acts);
+                    prop_assert!(!any || policy.is_uneven(now, vm), "{:#?}", policy);
+                }
+                if which == 7 {
+                    let _ = policy.periodic(now);
+                    prop_assert!((0..2).all(|vm| policy.vms[vm].stopped < 3));
+                }
+            }
+        }
+    }
+}
