@@ -37,7 +37,7 @@ fn measure(bencher: Bencher<'_, '_>, plan: &Plan) {
 
 /// All that schedule by themselves.
 fn policies() -> impl Iterator<Item = &'static str> {
-    let own = |info: &&PolicyInfo| info.scheduled_by == ScheduledBy::Policy;
+    let own = |info: &&&PolicyInfo| info.scheduled_by == ScheduledBy::Policy;
     POLICIES.iter().filter(own).map(|info| info.name)
 }
 
