@@ -35,6 +35,11 @@ pub struct CostModel {
     /// takes. Counted as hypervisor time; a vCPU that leaves its core with the call is spared it.
     #[serde(rename = "handling_ns")]
     pub handling: Nanos,
+    /// What the VMM's thread asks of the host before it tells of a call with which it may lose its core, or gives
+    /// the core back in the midst of one. Counted as guest time like `exit`, in the second case as hypervisor time.
+    /// A halt has it in `halt_exit`, a kick in `kick`.
+    #[serde(rename = "leaving_ns")]
+    pub leaving: Nanos,
     /// From asking a vCPU to leave guest code until it has: the signal, its delivery and the exit.
     /// The guest goes on meanwhile.
     #[serde(rename = "kick_ns")]
@@ -101,7 +106,7 @@ impl CostModel {
     /// A recent server processor with VT-x or AMD-V: the orders of magnitude that are published for
     /// them, rounded. An exit to user space and back costs 1.5 us, a kick by signal 2 us, a futex
     /// hand-over 1.5 us on the same core and 5 us to a core that idles. Published round trips and
-    /// hand-overs are whole ones: loading, handling and parking are part of them here.
+    /// hand-overs are whole ones: loading, handling, leaving and parking are part of them here.
     #[must_use]
     pub fn bare_hardware() -> Self {
         Self {
@@ -111,6 +116,7 @@ impl CostModel {
             entry: Nanos(500),
             load: Nanos::ZERO,
             handling: Nanos::ZERO,
+            leaving: Nanos::ZERO,
             kick: Nanos(2_000),
             switch_same_core: Nanos(1_500),
             park: Nanos::ZERO,
@@ -135,6 +141,7 @@ impl CostModel {
             entry: Nanos::ZERO,
             load: Nanos::ZERO,
             handling: Nanos::ZERO,
+            leaving: Nanos::ZERO,
             kick: Nanos::ZERO,
             switch_same_core: Nanos::ZERO,
             park: Nanos::ZERO,
@@ -173,13 +180,14 @@ impl CostModel {
 
     /// Every cost with the name of its field in JSON.
     #[must_use]
-    pub const fn fields(&self) -> [(&'static str, Nanos); 15] {
+    pub const fn fields(&self) -> [(&'static str, Nanos); 16] {
         [
             ("exit_ns", self.exit),
             ("halt_exit_ns", self.halt_exit),
             ("entry_ns", self.entry),
             ("load_ns", self.load),
             ("handling_ns", self.handling),
+            ("leaving_ns", self.leaving),
             ("kick_ns", self.kick),
             ("switch_same_core_ns", self.switch_same_core),
             ("park_ns", self.park),

@@ -127,6 +127,7 @@ impl Machine<'_> {
     pub(crate) fn leave(&mut self, vcpu: VcpuId, call: Call, why: ExitReason) {
         let cost = match why {
             ExitReason::Halt => self.costs.halt_exit,
+            _ if may_lose_core(call) => self.costs.exit + self.costs.leaving,
             _ => self.costs.exit,
         };
         let due = self.now + cost;
@@ -149,5 +150,21 @@ impl Machine<'_> {
             _ => ExitReason::Unexpected,
         };
         self.fail_in_guest(vcpu, why, &message);
+    }
+}
+
+/// Whether a vCPU may be off its core after the call.
+const fn may_lose_core(call: Call) -> bool {
+    match call {
+        Call::Wait(_) | Call::SpunTooLong(_) | Call::CriticalLeft(_) => true,
+        Call::Wake(..) => false,
+        Call::Action(action) => matches!(
+            action,
+            Action::Sleep(_)
+                | Action::HostWait(_)
+                | Action::Yield
+                | Action::HostLock { .. }
+                | Action::HostAcquire { .. }
+        ),
     }
 }

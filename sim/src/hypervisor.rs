@@ -163,13 +163,16 @@ impl Machine<'_> {
 
     /// The dispatcher knows of the call; the thread is about to be done with it.
     fn handled(&mut self, vcpu: VcpuId) {
-        let (now, handling) = (self.now, self.costs.handling);
-        if handling == Nanos::ZERO {
+        let mut work = self.costs.handling;
+        if self.vcpu(vcpu).kicked {
+            work += self.costs.leaving;
+        }
+        if work == Nanos::ZERO {
             return self.resume(vcpu);
         }
         let core = self.vcpu(vcpu).core;
-        let owed = self.owed_to_timers(core);
-        self.queue.set(Slot::Step(vcpu), now + handling + owed);
+        let due = self.now + work + self.owed_to_timers(core);
+        self.queue.set(Slot::Step(vcpu), due);
     }
 
     /// The hypervisor is done with something: work on the vCPU's behalf, or a call.

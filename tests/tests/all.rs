@@ -8,6 +8,7 @@ mod doctor;
 mod engine;
 mod events;
 mod explain;
+mod golden;
 mod kept;
 mod kvm_runs;
 mod lab;

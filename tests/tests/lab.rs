@@ -4,6 +4,7 @@
 //! host: what is asserted are books, orders, and, in exact runs, figures to the byte or to the
 //! instruction. Where the lab cannot be had (no Debian, no network), the tests say so and are skipped.
 
+use crate::golden::assert_says;
 use crate::sim_runs::{assert_accounted, number, row};
 use crate::support::{Ran, Started, program};
 use serde_json::Value;
@@ -115,6 +116,14 @@ fn exact_runs_are_the_same_to_the_byte_streams_included() {
         .map(|row| number(&row["guest"], "interrupts"))
         .sum();
     assert!(interrupts > 10.0, "{first:#}");
+    assert_report_says(&one, "lab/ping.txt");
+}
+
+/// Compares the text of a kept run's report with the golden file.
+#[track_caller]
+fn assert_report_says(kept: &Path, golden: &str) {
+    let report = stealtime(&["report", kept.to_str().expect("a plain path")]).stdout;
+    assert_says(&report, golden);
 }
 
 #[test]
@@ -123,7 +132,9 @@ fn the_kernel_priority_fault_starves_its_victims_and_the_fix_helps_them() {
     let Some(_lab) = lab() else {
         return;
     };
-    let longest = |policy| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let longest = |policy, name| {
+        let kept = folder.path().join(name);
         let report = run(&[
             "kpri-fss",
             "--exact",
@@ -133,13 +144,19 @@ fn the_kernel_priority_fault_starves_its_victims_and_the_fix_helps_them() {
             "2s",
             "--warmup",
             "100ms",
+            "--output",
+            kept.to_str().expect("a plain path"),
         ]);
+        assert_report_says(&kept, &format!("lab/kpri-fss-{name}.txt"));
         let victims = vcpus(&report).iter().filter(|row| row["vm"] != "noisy");
         victims
             .map(|row| number(row, "longest_starvation_ns"))
             .fold(0.0, f64::max)
     };
-    let (fault, fixed) = (longest("fss"), longest("fss:variant=after"));
+    let (fault, fixed) = (
+        longest("fss", "fault"),
+        longest("fss:variant=after", "fixed"),
+    );
     assert!(fault >= 1.6e9, "with the fault: {fault}");
     assert!(fixed <= 1.0e9, "with the fix: {fixed}");
 }
@@ -286,14 +303,14 @@ fn sim_with_the_labs_costs_predicts_the_lab() {
     let mut arguments = vec!["lab", "predict", "--quiet"];
     let anew = std::env::var_os("STEALTIME_WRITE_DOCS").is_some();
     if !anew {
-        arguments.extend(["sleeper", "nice"]);
+        arguments.extend(["ping", "nice"]);
     }
     // A boot to measure costs and one for each scenario; the criterion is the program's own.
     let ran = Started::new(&arguments).finish(3 * LIMIT);
     println!("{}", ran.stdout);
     let ran = ran.expect_status(0);
     let medians = ran.stdout.lines().filter(|line| line.contains(" us |"));
-    assert!(medians.count() >= 2, "{ran:#?}");
+    assert!(medians.count() >= 3, "{ran:#?}");
     if anew {
         let [begin, end] = PREDICTIONS;
         let (before, rest) = PAGE.split_once(begin).expect("marked");

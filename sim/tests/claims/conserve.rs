@@ -124,6 +124,7 @@ proptest! {
             _ => CostModel {
                 load: Nanos(700),
                 handling: Nanos(900),
+                leaving: Nanos(600),
                 park: Nanos(1_300),
                 timer_work: Nanos(2_900),
                 timer_wake: Nanos(2_100),

@@ -36,6 +36,47 @@ fn the_first_entry_of_a_stay_loads_and_each_call_is_handled() {
     assert_eq!(total(&spans, 0, State::Hypervisor), 3 * 300);
 }
 
+#[test]
+fn a_call_that_may_cost_the_core_takes_longer() {
+    let costs = costs(|costs| costs.leaving = Nanos(200));
+    let calls = [Step::Exit, sleep(10_000), Step::Exit];
+    let plan = Setup::new("eevdf").vm(&[]).vcpu(&calls).build();
+    let done = simulate(&plan, &costs);
+    check(&done, END);
+    let exits = when(&done, |kind| matches!(kind, EventKind::Exited(_)));
+    let expected = [1, 202, 10_203, 10_204].map(|at| (Nanos(at), VcpuId(0)));
+    assert_eq!(exits, expected);
+}
+
+#[test]
+fn whose_own_call_wakes_one_that_goes_first_leaves_when_the_call_is_handled() {
+    let costs = costs(|costs| {
+        costs.handling = Nanos(300);
+        costs.leaving = Nanos(200);
+    });
+    let raise = Step::Interrupt {
+        vcpu: 0,
+        vector: 0x40,
+    };
+    let plan = Setup::new("cfs")
+        .vm(&[])
+        .vcpu(&forever(&[Step::WaitInterrupt]))
+        .vcpu(&forever(&[run(20_000_000), raise]))
+        .build();
+    let done = simulate(&plan, &costs);
+    check(&done, END);
+    let of_waker = |times: Vec<(Nanos, VcpuId)>| {
+        let own = times.into_iter().filter(|(_, vcpu)| *vcpu == VcpuId(1));
+        own.map(|(at, _)| at).collect::<Vec<_>>()
+    };
+    let kicked = of_waker(when(&done, |kind| matches!(kind, EventKind::Kicked(..))));
+    let left = of_waker(when(&done, |kind| matches!(kind, EventKind::Preempted(..))));
+    assert!(left.len() > 40, "{left:?}");
+    for (kicked, left) in kicked.iter().zip(&left) {
+        assert_eq!(left.since(*kicked), Nanos(500));
+    }
+}
+
 /// From each event of one kind to the next `Running` of this vCPU, in nanoseconds.
 fn until_running(done: &Done, from: impl Fn(&EventKind) -> bool, who: VcpuId) -> Vec<u64> {
     let mut since = None;

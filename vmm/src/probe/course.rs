@@ -24,7 +24,7 @@ const OPS: usize = 200;
 /// The number within a stay of the call that raises an interrupt, after all others.
 const RAISES: usize = 3;
 /// All calls from this number on are alike.
-const LATER: usize = 4;
+const LATER: usize = 5;
 /// The vector of all interrupts.
 const VECTOR: u8 = 0x40;
 
@@ -54,6 +54,8 @@ pub struct CourseCosts {
     pub halt: Cost,
     /// From the arrival of a call, which raises an interrupt, until the thread enters again.
     pub handling: Cost,
+    /// What comes on top of an exit when the vCPU may lose its core with the call.
+    pub leaving: Cost,
     /// What the guest needs for one op of its program that takes no time of its own.
     pub op: Cost,
     /// What a timer that changes nothing takes from the guest on the core.
@@ -80,6 +82,8 @@ pub(super) fn measure(core: u16) -> Result<CourseCosts, MeasureError> {
     let call = cost(calls.quiet(Before::Call(1)), "calls in a run")?;
     let ops = calls.quiet(Before::Call(2)).into_iter();
     let op = ops.map(|sample| sample.saturating_sub(call.median_ns) / OPS as u64);
+    let sleeps = calls.quiet(Before::Call(LATER)).into_iter();
+    let leaving = sleeps.map(|sample| sample.saturating_sub(call.median_ns));
     let work = cost(works.quiet(Before::Call(LATER)), "work in a run")?;
     let with_timer = works.with_timer(Before::Call(LATER)).into_iter();
     let timer_work = with_timer.map(|sample| sample.saturating_sub(work.median_ns));
@@ -93,6 +97,7 @@ pub(super) fn measure(core: u16) -> Result<CourseCosts, MeasureError> {
         interrupted_call: cost(halts.quiet(Before::Call(0)), "interrupts in a run")?,
         halt: cost(halts.quiet(Before::Halt), "halts in a run")?,
         handling: cost(calls.handled(RAISES), "calls handled in a run")?,
+        leaving: cost(leaving.collect(), "calls that give up the core")?,
         op: cost(op.collect(), "ops in a run")?,
         timer_wake: cost(timer_wake.collect(), "timers that are armed")?,
         timer_work: cost(timer_work.collect(), "timers that change nothing")?,
@@ -116,8 +121,8 @@ fn wakers(core: u16) -> Plan {
     plan(("eevdf", &[]), core, LENGTH, &[&spin, &wake])
 }
 
-/// A guest that sleeps and then calls: at once, at once again, after many ops, and with an interrupt for
-/// itself. Under this policy nothing else happens to it.
+/// A guest that sleeps and then calls: at once, at once again, after many ops, with an interrupt for itself,
+/// once it has taken that, and to sleep again. Under this policy nothing else happens to it.
 fn caller(core: u16) -> Plan {
     let mut steps = vec![
         Step::Repeat(0),
@@ -134,6 +139,7 @@ fn caller(core: u16) -> Plan {
             vcpu: 0,
             vector: VECTOR,
         },
+        Step::Exit,
         Step::EndRepeat,
     ]);
     plan(("null", &[]), core, LENGTH, &[&steps])
