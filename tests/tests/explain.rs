@@ -2,6 +2,7 @@
 
 use crate::support::stealtime;
 use serde_json::Value;
+use std::path::Path;
 
 /// The convoy of the original report, small: waiters wait for `probes`, its holder for `cpu`, whose
 /// holder was woken to take `xcall`, which is free, and waits for the core that a vCPU with the flag
@@ -59,6 +60,19 @@ fn convoy(arguments: &[&str]) -> String {
     let file = file.to_str().expect("UTF-8");
     let all = [&["explain", file, "--backend", "sim", "--quiet"], arguments].concat();
     stealtime(&all).expect_status(0).stdout
+}
+
+/// Keeps a run of `starvation` below a directory: its path, and its report.
+fn keep(below: &Path, arguments: &[&str]) -> (String, Value) {
+    let kept = below.join("kept");
+    let kept = kept.to_str().expect("UTF-8");
+    let run = [
+        &["run", "starvation", "--backend", "sim", "--output", kept][..],
+        &["--format", "json", "--quiet"],
+        arguments,
+    ];
+    let report = stealtime(&run.concat()).expect_status(0).json();
+    (kept.to_owned(), report)
 }
 
 fn json(text: &str) -> Value {
@@ -124,27 +138,14 @@ fn without_the_flag_nobody_waits_for_a_lock_that_long() {
 #[test]
 fn a_kept_run_and_its_scenario_are_explained_alike_and_as_the_report_says() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let kept = directory.path().join("kept");
-    let kept = kept.to_str().expect("UTF-8");
-    let run = [
-        "run",
-        "starvation",
-        "--backend",
-        "sim",
-        "--output",
-        kept,
-        "--format",
-        "json",
-        "--quiet",
-    ];
-    let report = stealtime(&run).expect_status(0).json();
+    let (kept, report) = keep(directory.path(), &[]);
+    let kept = kept.as_str();
     let of_kept = stealtime(&["explain", kept]).expect_status(0).stdout;
     let of_scenario = ["explain", "starvation", "--backend", "sim", "--quiet"];
     let of_scenario = stealtime(&of_scenario).expect_status(0).stdout;
     assert_eq!(of_kept, of_scenario);
-    let told = stealtime(&["explain", kept, "--format", "json"])
-        .expect_status(0)
-        .json();
+    let told = stealtime(&["explain", kept, "--format", "json"]);
+    let told = told.expect_status(0).json();
     let (first, worst) = (&told["waits"][0], &report["worst"]);
     for key in ["vm", "vcpu", "from_ns", "length_ns", "ended"] {
         assert_eq!(first[key], worst[key], "{key}");
@@ -186,19 +187,8 @@ fn every_scenario_is_explained_and_nothing_waits_longer_than_the_run() {
 #[test]
 fn what_cannot_be_explained_is_refused_with_what_can() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let kept = directory.path().join("kept");
-    let kept = kept.to_str().expect("UTF-8");
-    let run = [
-        "run",
-        "starvation",
-        "--backend",
-        "sim",
-        "--duration",
-        "100ms",
-        "--output",
-        kept,
-    ];
-    stealtime(&run).expect_status(0);
+    let (kept, _) = keep(directory.path(), &["--duration", "100ms"]);
+    let kept = kept.as_str();
     let refused = |arguments: &[&str], words: &[&str]| {
         let all = [&["explain"], arguments].concat();
         stealtime(&all).expect_status(2).expect_error(words);

@@ -139,5 +139,5 @@ pub(super) fn chain_of(scene: &Scene, wait: &Wait, vms: &[VmId]) -> Chain {
     } else {
         On::Core
     };
-    graph.chain(wait.vcpu, on, wait.got)
+    graph.chain(wait.vcpu, on)
 }

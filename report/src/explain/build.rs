@@ -186,6 +186,7 @@ impl<'a> Builder<'a> {
                 Wanted::HostLock(_) => "host-lock",
                 Wanted::GuestLock(_) => "guest-lock",
                 Wanted::Core(_) => "core",
+                Wanted::Vcpu(_) => "vcpu",
             }),
             what: wanted.map(|wanted| match wanted {
                 Wanted::HostLock(lock) => self.names.host_lock(lock).to_owned(),
@@ -194,6 +195,7 @@ impl<'a> Builder<'a> {
                     let number = self.names.core(core);
                     number.map_or_else(String::new, |number| number.to_string())
                 }
+                Wanted::Vcpu(vcpu) => self.names.vcpu(vcpu).to_owned(),
             }),
             some: some
                 .map(|other| self.names.vcpu(*other).to_owned())

@@ -150,9 +150,8 @@ impl Graph<'_> {
             .collect()
     }
 
-    /// The chain that begins with a vCPU that waits for `on`, and if for a core, for this one if it
-    /// is known better than from the scene.
-    pub(super) fn chain(&self, first: VcpuId, on: On, core: Option<CoreId>) -> Chain {
+    /// The chain that begins with a vCPU that waits for `on`.
+    pub(super) fn chain(&self, first: VcpuId, on: On) -> Chain {
         let mut links: Vec<Link> = Vec::new();
         let mut vcpu = first;
         let end = loop {
@@ -162,9 +161,7 @@ impl Graph<'_> {
             let entry = &self.scene.vcpus[vcpu.index()];
             let waits_for_core = links.is_empty() && on == On::Core;
             let wanted = match entry.state {
-                State::Ready(_) if waits_for_core => {
-                    Some(Wanted::Core(core.unwrap_or_else(|| self.home(vcpu))))
-                }
+                State::Ready(_) if waits_for_core => self.turn(vcpu),
                 _ => self.wanted(vcpu),
             };
             let Some(wanted) = wanted else {

@@ -13,6 +13,8 @@ pub(super) enum Wanted {
     HostLock(HostLockId),
     GuestLock(GuestLockId),
     Core(CoreId),
+    /// That this one moves: it is in no queue until then.
+    Vcpu(VcpuId),
 }
 
 /// A scene, and to which VM every vCPU belongs.
@@ -39,17 +41,16 @@ impl Graph<'_> {
             (_, Some((lock, _))) if self.owner(Wanted::GuestLock(lock)).is_some() => {
                 Some(Wanted::GuestLock(lock))
             }
-            (State::Ready(_), _) => Some(Wanted::Core(self.home(vcpu))),
+            (State::Ready(_), _) => self.turn(vcpu),
             (_, Some((lock, _))) => Some(Wanted::GuestLock(lock)),
             _ => None,
         }
     }
 
-    /// The core that a ready vCPU waits for: as far as events tell, the one where it was last.
-    pub(super) fn home(&self, vcpu: VcpuId) -> CoreId {
-        self.scene.vcpus[vcpu.index()]
-            .last_core
-            .unwrap_or(CoreId(0))
+    /// What a ready vCPU waits for: the core on whose queue it is, or whoever it is set aside for.
+    pub(super) fn turn(&self, vcpu: VcpuId) -> Option<Wanted> {
+        let queued = self.scene.queues.of(vcpu).map(Wanted::Core);
+        queued.or_else(|| self.scene.vcpus[vcpu.index()].behind.map(Wanted::Vcpu))
     }
 
     /// All that have it.
@@ -67,6 +68,7 @@ impl Graph<'_> {
                 let core = self.scene.cores.get(core.index());
                 core.and_then(|core| core.vcpu).into_iter().collect()
             }
+            Wanted::Vcpu(vcpu) => vec![vcpu],
         }
     }
 
@@ -84,7 +86,7 @@ impl Graph<'_> {
             .min_by_key(rank);
         match wanted {
             Wanted::GuestLock(lock) => one.or_else(|| self.only_holder(lock.vm())),
-            Wanted::HostLock(_) | Wanted::Core(_) => one,
+            Wanted::HostLock(_) | Wanted::Core(_) | Wanted::Vcpu(_) => one,
         }
     }
 
@@ -117,8 +119,8 @@ impl Graph<'_> {
                         || entry.retries == Some(lock)
                 }
                 Wanted::GuestLock(lock) => entry.wants.is_some_and(|(of, _)| of == lock),
-                Wanted::Core(core) => {
-                    matches!(entry.state, State::Ready(_)) && self.home(*vcpu) == core
+                Wanted::Core(_) | Wanted::Vcpu(_) => {
+                    matches!(entry.state, State::Ready(_)) && self.turn(*vcpu) == Some(wanted)
                 }
             }
         };

@@ -82,9 +82,10 @@ pub struct Frame {
     pub rank: Option<String>,
     /// Locks in the hypervisor that it holds, and since when.
     pub holds: Vec<Held>,
-    /// What it waits for: `core`, `host-lock` or `guest-lock`.
+    /// What it waits for: `core`, `host-lock` or `guest-lock`; `vcpu` if it is in no queue until another one
+    /// moves.
     pub waits_for: Option<&'static str>,
-    /// The lock or, by the host's number, the core.
+    /// The lock, the core by the host's number, or the vCPU.
     pub what: Option<String>,
     /// How many others wait for the same.
     pub others: usize,

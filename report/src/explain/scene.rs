@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::event::{
-    Charged, Event, EventKind, Owns, PreemptReason, Standing, Until, Waits, WakeSource,
+    Charged, Event, EventKind, Owns, PreemptReason, Queues, Standing, Until, Waits, WakeSource,
 };
 use stealtime_scheduler::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
 use stealtime_scheduler::input::{ExitReason, Input, Timer};
@@ -59,7 +59,8 @@ pub(super) struct Stand {
 pub(super) struct Vcpu {
     pub(super) state: State,
     pub(super) since: u64,
-    pub(super) last_core: Option<CoreId>,
+    /// It is in no queue until this one moves: it is set aside for it, or lends it its turn.
+    pub(super) behind: Option<VcpuId>,
     pub(super) stand: Stand,
     /// Host locks that it holds, and since when; the last taken last.
     pub(super) holds: Vec<(HostLockId, u64)>,
@@ -102,6 +103,8 @@ pub(super) struct Scene {
     pub(super) now: u64,
     pub(super) vcpus: Vec<Vcpu>,
     pub(super) cores: Vec<Core>,
+    /// Who is queued on which core.
+    pub(super) queues: Queues,
     pub(super) host_locks: Vec<Lock>,
     pub(super) guest_locks: BTreeMap<GuestLockId, Lock>,
 }
@@ -123,6 +126,7 @@ impl Scene {
             now: 0,
             vcpus: vec![Vcpu::default(); vcpus],
             cores: vec![Core::default(); cores],
+            queues: Queues::new(vcpus, cores),
             host_locks: vec![Lock::default(); host_locks],
             guest_locks: BTreeMap::new(),
         }
@@ -163,6 +167,8 @@ impl Scene {
         if vcpu.index() >= self.vcpus.len() {
             return;
         }
+        self.queues.event(event);
+        self.behind(vcpu, event.kind);
         match event.kind {
             EventKind::Admitted => self.ready(vcpu, Became::Admitted),
             EventKind::Woken(by) => self.woken(vcpu, by),
@@ -201,6 +207,22 @@ impl Scene {
                 self.vcpus[vcpu.index()].donor = Some((donor, charged));
             }
             kind => self.of_locks(vcpu, kind),
+        }
+    }
+
+    /// For whose sake somebody is in no queue, and from when on it is in one again.
+    fn behind(&mut self, vcpu: VcpuId, kind: EventKind) {
+        match kind {
+            EventKind::SetAside { behind } => self.vcpus[vcpu.index()].behind = behind,
+            EventKind::Borrows { donor, .. } => {
+                if let Some(donor) = self.vcpus.get_mut(donor.index()) {
+                    donor.behind = Some(vcpu);
+                }
+            }
+            EventKind::Placed(_) | EventKind::Granted(_) | EventKind::Blocked(_) => {
+                self.vcpus[vcpu.index()].behind = None;
+            }
+            _ => {}
         }
     }
 
@@ -300,7 +322,6 @@ impl Scene {
     fn granted(&mut self, vcpu: VcpuId, core: CoreId) {
         let now = self.now;
         self.enter(vcpu, State::Granted(core));
-        self.vcpus[vcpu.index()].last_core = Some(core);
         if let Some(core) = self.cores.get_mut(core.index()) {
             *core = Core {
                 vcpu: Some(vcpu),
@@ -316,7 +337,6 @@ impl Scene {
         let now = self.now;
         self.enter(vcpu, State::Running(core));
         let entry = &mut self.vcpus[vcpu.index()];
-        entry.last_core = Some(core);
         entry.retries = None;
         if let Some(core) = self.cores.get_mut(core.index()) {
             core.vcpu = Some(vcpu);

@@ -36,7 +36,11 @@ impl Tape {
             vcpu: VcpuId(vcpu),
             kind,
         }));
-        self
+        match kind {
+            // The dispatcher tells it of everybody who is new.
+            EventKind::Admitted => self.is(vcpu, EventKind::Placed(C0)),
+            _ => self,
+        }
     }
 
     fn runs(&mut self, vcpu: u32, core: CoreId) -> &mut Self {
@@ -202,6 +206,68 @@ fn why_the_one_on_the_core_was_not_preempted_is_told_with_since_when() {
         tape.at(14).is(0, EventKind::Standing(boosted));
     };
     assert_eq!(first(&boosted), ("boosted", Some(14 * MS), None));
+}
+
+#[test]
+fn whoever_is_on_the_core_at_which_one_is_queued_is_in_its_way() {
+    let mut tape = Tape::default();
+    tape.at(0);
+    for vcpu in 0..3 {
+        tape.is(vcpu, EventKind::Admitted);
+    }
+    tape.runs(0, C0).runs(1, CoreId(1));
+    tape.at(1).is(0, EventKind::Blocked(Waits::Sleep));
+    tape.runs(2, C0);
+    // It was on core 0 last, and is queued at core 1; core 0 takes it in the end.
+    tape.at(10)
+        .is(0, EventKind::Woken(WakeSource::Timer))
+        .is(0, EventKind::Placed(CoreId(1)));
+    tape.at(90)
+        .is(2, EventKind::Preempted(C0, PreemptReason::Tick))
+        .runs(0, C0);
+    tape.ends(100);
+    let told = tape.explain(3, 2, 1);
+    let waited = &told.waits[0];
+    assert_eq!((waited.length_ns, waited.frames.len()), (80 * MS, 2));
+    assert_eq!(waited.frames[0].what.as_deref(), Some("1"));
+    assert_eq!(waited.frames[1].vm, "vm1");
+}
+
+#[test]
+fn who_is_set_aside_waits_for_the_one_it_is_set_aside_for() {
+    let mut tape = Tape::default();
+    tape.at(0);
+    for vcpu in 0..3 {
+        tape.is(vcpu, EventKind::Admitted);
+    }
+    tape.runs(0, C0).runs(1, CoreId(1));
+    // 0 yields to 2, which gets its core, and is in no queue until 2 leaves it.
+    tape.at(10)
+        .is(0, EventKind::YieldedTo(VcpuId(2)))
+        .is(0, EventKind::Yielded(C0))
+        .is(
+            0,
+            EventKind::SetAside {
+                behind: Some(VcpuId(2)),
+            },
+        )
+        .runs(2, C0);
+    tape.at(90)
+        .is(2, EventKind::Preempted(C0, PreemptReason::Tick))
+        .is(0, EventKind::Placed(C0))
+        .runs(0, C0);
+    tape.ends(95);
+    let told = tape.explain(3, 2, 1);
+    let waited = &told.waits[0];
+    assert_eq!((waited.length_ns, waited.end), (80 * MS, "runs"));
+    let first = &waited.frames[0];
+    assert_eq!(first.waits_for, Some("vcpu"));
+    assert!(
+        first.text.contains("waits, set aside, for vm2/main"),
+        "{}",
+        first.text
+    );
+    assert_eq!(waited.frames[1].vm, "vm2");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use super::scene::{Scene, State};
 use stealtime_scheduler::event::{Event, EventKind, Waits};
-use stealtime_scheduler::ids::{CoreId, GuestLockId, HostLockId, VcpuId};
+use stealtime_scheduler::ids::{GuestLockId, HostLockId, VcpuId};
 use stealtime_scheduler::input::Mark;
 use stealtime_scheduler::registry::ScheduledBy;
 
@@ -33,8 +33,6 @@ pub(super) struct Wait {
     pub(super) to: u64,
     /// It came to its end.
     pub(super) ended: bool,
-    /// The core that it got in the end.
-    pub(super) got: Option<CoreId>,
 }
 
 impl Wait {
@@ -97,13 +95,13 @@ impl Finder {
                 self.ready(vcpu);
             }
             EventKind::Woken(_) => self.woken(vcpu),
-            EventKind::Running(core) => self.runs(vcpu, core, before),
+            EventKind::Running(_) => self.runs(vcpu, before),
             EventKind::Blocked(on) => self.blocked(vcpu, on),
             EventKind::Locks { waits_for, .. } => self.guest(vcpu, waits_for),
             EventKind::Retired(_) => self.retired(vcpu),
             EventKind::HostDelay(delay) if self.scheduled_by == ScheduledBy::Host => {
                 let from = self.now.saturating_sub(delay.0);
-                self.found(vcpu, On::Core, from, true, None);
+                self.found(vcpu, On::Core, from, true);
             }
             _ => {}
         }
@@ -135,7 +133,7 @@ impl Finder {
         self.end = Some(self.now);
     }
 
-    fn found(&mut self, vcpu: VcpuId, on: On, from: u64, ended: bool, got: Option<CoreId>) {
+    fn found(&mut self, vcpu: VcpuId, on: On, from: u64, ended: bool) {
         let (from, to) = (from.max(self.start), self.now);
         self.keep(Wait {
             vcpu,
@@ -143,7 +141,6 @@ impl Finder {
             from,
             to,
             ended,
-            got,
         });
     }
 
@@ -187,15 +184,14 @@ impl Finder {
                 from: from.max(self.start),
                 to,
                 ended: true,
-                got: None,
             });
         }
     }
 
-    fn runs(&mut self, vcpu: VcpuId, core: CoreId, before: &Scene) {
+    fn runs(&mut self, vcpu: VcpuId, before: &Scene) {
         self.settle(vcpu);
         if let Some(from) = self.open[vcpu.index()].core.take() {
-            self.found(vcpu, On::Core, from, true, Some(core));
+            self.found(vcpu, On::Core, from, true);
         }
         // Asleep for a guest lock, and its guest never said so in its own page.
         let spins = before.vcpus.get(vcpu.index()).and_then(|vcpu| vcpu.wants);
@@ -227,7 +223,7 @@ impl Finder {
         let now = self.now;
         let open = &mut self.open[vcpu.index()];
         if let Some((lock, from)) = open.guest.take_if(|(lock, _)| Some(*lock) != waits_for) {
-            self.found(vcpu, On::GuestLock(lock), from, true, None);
+            self.found(vcpu, On::GuestLock(lock), from, true);
         }
         if let Some(lock) = waits_for {
             self.open[vcpu.index()].guest.get_or_insert((lock, now));
@@ -240,13 +236,13 @@ impl Finder {
             core, host, guest, ..
         } = std::mem::take(&mut self.open[vcpu.index()]);
         if let Some(from) = core {
-            self.found(vcpu, On::Core, from, false, None);
+            self.found(vcpu, On::Core, from, false);
         }
         if let Some((on, from)) = host {
-            self.found(vcpu, on, from, false, None);
+            self.found(vcpu, on, from, false);
         }
         if let Some((lock, from)) = guest {
-            self.found(vcpu, On::GuestLock(lock), from, false, None);
+            self.found(vcpu, On::GuestLock(lock), from, false);
         }
     }
 }

@@ -57,6 +57,7 @@ impl Speaker<'_> {
             Wanted::HostLock(lock) => format!("host lock `{}`", self.names.host_lock(lock)),
             Wanted::GuestLock(lock) => format!("guest lock `{}`", self.names.guest_lock(lock)),
             Wanted::Core(core) => self.names.core_in_words(core),
+            Wanted::Vcpu(vcpu) => self.name(vcpu).to_owned(),
         }
     }
 
@@ -140,7 +141,7 @@ impl Speaker<'_> {
                 };
                 parts.push(format!("{how} `{}`", self.names.guest_lock(lock)));
             }
-            Some(Wanted::Core(_)) | None => {}
+            Some(Wanted::Core(_) | Wanted::Vcpu(_)) | None => {}
         }
         parts.push(self.state(vcpu));
         if let Some((donor, charged)) = self.vcpu(vcpu).donor {
@@ -173,6 +174,7 @@ impl Speaker<'_> {
         let how = match (wanted, self.vcpu(vcpu).state) {
             (Wanted::GuestLock(_), State::Running(_) | State::Hypervisor(..)) => "spins for",
             (Wanted::GuestLock(_), State::Ready(_) | State::Granted(_)) => "was spinning for",
+            (Wanted::Vcpu(_), _) => "waits, set aside, for",
             _ => "waits for",
         };
         let names: Vec<_> = others.iter().map(|other| self.name(*other)).collect();
