@@ -2,6 +2,7 @@
 
 use super::Reproduced;
 use super::machine::Machine;
+use super::model::Reproduction;
 use super::outcome::{Agreement, CaseOutcome, Outcome, RowOutcome};
 use serde_json::{Value, json};
 use stealtime_report::compare::stats::Estimate;
@@ -21,7 +22,11 @@ pub(super) fn document(all: &[Reproduced], machine: &Machine) -> String {
     let cases = outcomes().flat_map(|(one, outcome)| {
         let bin = one.finding.histogram.as_ref().map(|shown| shown.bin_ns);
         let cases = outcome.cases.iter();
-        cases.map(move |case| self::case(one.finding.name, outcome.backend, case, bin))
+        cases.map(move |case| {
+            let mut value = self::case(one.finding.name, outcome.backend, case, bin);
+            value["explained"] = explained(one.finding, case);
+            value
+        })
     });
     let document = json!({
         "format_version": FORMAT_VERSION,
@@ -95,6 +100,30 @@ fn agreement(one: &Reproduced) -> Vec<Value> {
         })
     });
     set.collect()
+}
+
+/// What explains a case's rows; null if nothing does.
+fn explained(finding: &Reproduction, case: &CaseOutcome) -> Value {
+    let Some(explained) = &finding.explained else {
+        return Value::Null;
+    };
+    let measures = explained
+        .measures
+        .iter()
+        .enumerate()
+        .map(|(number, measure)| {
+            json!({
+                "name": measure.name,
+                "unit": measure.unit.name(),
+                "median": case.measure(number),
+            })
+        });
+    json!({
+        "measures": measures.collect::<Vec<_>>(),
+        "queues": case.queues.as_ref().map(|queues| {
+            json!({ "step_ns": queues.step.get(), "cores": queues.cores })
+        }),
+    })
 }
 
 fn case(finding: &str, backend: &str, case: &CaseOutcome, bin_ns: Option<u64>) -> Value {

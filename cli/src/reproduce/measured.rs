@@ -1,7 +1,10 @@
 //! A run as a reproduction's figures see it: the plan, the report, and every event.
 
 use super::distribution::Distribution;
+use super::host::{self, LateTimers, Stopwatch};
 use super::inversion::Inversion;
+use super::traffic::Traffic;
+use std::cell::OnceCell;
 use stealtime_report::Report;
 use stealtime_report::model::VcpuReport;
 use stealtime_scheduler::event::{Event, EventKind, Waits};
@@ -10,16 +13,20 @@ use stealtime_scheduler::input::{Mark, RetireReason};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Entry, Observer, Plan};
 
-/// Keeps every event of a run.
+/// Keeps every event of a run, and how late timers were.
 #[derive(Default, Debug)]
-pub(super) struct Trace(Vec<Event>);
+pub(super) struct Trace {
+    events: Vec<Event>,
+    timers: LateTimers,
+}
 
 impl Observer for Trace {
     fn entries(&mut self, entries: &[Entry]) {
         for entry in entries {
             if let Entry::Event(event) = entry {
-                self.0.push(*event);
+                self.events.push(*event);
             }
+            self.timers.entry(entry);
         }
     }
 }
@@ -33,47 +40,12 @@ pub(super) struct Run<'a> {
     pub(super) report: &'a Report,
     /// All events, of the warm-up too.
     events: &'a [Event],
+    timers: &'a LateTimers,
     /// When the measured time began, and when it ended.
     measured: (Nanos, Nanos),
+    /// Followed when it is first asked for.
+    traffic: OnceCell<Traffic>,
 }
-
-/// Takes a time on a core of the run, less what the host took of it.
-///
-/// The host's part is told when a thread has its core back and stops, and may have begun before the
-/// watch was started: if it is longer than the whole time, nothing is known of it.
-#[derive(Default, Debug)]
-struct Stopwatch {
-    since: Option<Nanos>,
-    host: Nanos,
-}
-
-impl Stopwatch {
-    fn start(&mut self, now: Nanos) {
-        (self.since, self.host) = (Some(now), Nanos::ZERO);
-    }
-
-    /// Starts it unless it runs.
-    fn go_on(&mut self, now: Nanos) {
-        if self.since.is_none() {
-            self.start(now);
-        }
-    }
-
-    /// What the host takes in passing, interrupts of its own say, is the platform's and stays in.
-    fn host_took(&mut self, delay: Nanos) {
-        if delay >= IN_PASSING {
-            self.host += delay;
-        }
-    }
-
-    fn stop(&mut self, now: Nanos) -> Option<u64> {
-        let length = now.since(self.since.take()?);
-        (self.host < length).then(|| (length - self.host).get())
-    }
-}
-
-/// A delay by the host below this is not told from the platform's own costs.
-const IN_PASSING: Nanos = Nanos::from_micros(100);
 
 /// What a vCPU is about, as far as user and system time go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,19 +58,37 @@ enum Doing {
 impl<'a> Run<'a> {
     pub(super) fn new(plan: &'a Plan, report: &'a Report, trace: &'a Trace) -> Self {
         let mark = |wanted: Mark| {
-            let found = trace.0.iter().find(|e| e.kind == EventKind::Mark(wanted));
+            let mut events = trace.events.iter();
+            let found = events.find(|e| e.kind == EventKind::Mark(wanted));
             found.map(|event| event.at)
         };
-        let last = trace.0.last().map_or(Nanos::ZERO, |event| event.at);
+        let last = trace.events.last().map_or(Nanos::ZERO, |event| event.at);
         Self {
             plan,
             report,
-            events: &trace.0,
+            events: &trace.events,
+            timers: &trace.timers,
             measured: (
                 mark(Mark::MeasureStart).unwrap_or(Nanos::ZERO),
                 mark(Mark::MeasureEnd).unwrap_or(last),
             ),
+            traffic: OnceCell::new(),
         }
+    }
+
+    /// All events, of the warm-up too.
+    pub(super) const fn all(&self) -> &'a [Event] {
+        self.events
+    }
+
+    /// When the measured time began, and when it ended.
+    pub(super) const fn span(&self) -> (Nanos, Nanos) {
+        self.measured
+    }
+
+    /// What cores and run queues did.
+    pub(super) fn traffic(&self) -> &Traffic {
+        self.traffic.get_or_init(|| self.follow())
     }
 
     /// The events of the measured time.
@@ -146,13 +136,17 @@ impl<'a> Run<'a> {
             return Distribution::default();
         };
         let (mut watch, mut lengths) = (Stopwatch::default(), Vec::new());
+        let taken = host::taken(self.events);
+        let mut taken = &taken[..];
         for event in self.events() {
+            for one in host::up_to(&mut taken, event.at) {
+                watch.threads_waited(*one);
+            }
             match event.kind {
                 EventKind::InterruptRaised { .. } if event.vcpu == vcpu => watch.go_on(event.at),
                 EventKind::InterruptsTaken if event.vcpu == vcpu => {
                     lengths.extend(watch.stop(event.at));
                 }
-                EventKind::HostDelay(delay) => watch.host_took(delay),
                 _ => {}
             }
         }
@@ -160,13 +154,21 @@ impl<'a> Run<'a> {
     }
 
     /// From an interrupt that `client` raises at `server` until `client` takes the answer, an interrupt
-    /// that `server` raises at it; less what the host took.
+    /// that `server` raises at it; less what the host took, from threads and from `server`'s timers.
     pub(super) fn round_trips(&self, client: &str, server: &str) -> Distribution {
         let (Some(client), Some(server)) = (self.vcpu(client), self.vcpu(server)) else {
             return Distribution::default();
         };
         let (mut watch, mut answered, mut lengths) = (Stopwatch::default(), false, Vec::new());
+        let (taken, late) = (host::taken(self.events), self.timers.of(server));
+        let (mut taken, mut late) = (&taken[..], &late[..]);
         for event in self.events() {
+            for one in host::up_to(&mut taken, event.at) {
+                watch.threads_waited(*one);
+            }
+            for one in host::up_to(&mut late, event.at) {
+                watch.timers_waited(*one);
+            }
             match event.kind {
                 EventKind::InterruptRaised { from, .. } => {
                     if (event.vcpu, from) == (server, Some(client)) {
@@ -180,7 +182,6 @@ impl<'a> Run<'a> {
                     answered = false;
                     lengths.extend(watch.stop(event.at));
                 }
-                EventKind::HostDelay(delay) => watch.host_took(delay),
                 _ => {}
             }
         }

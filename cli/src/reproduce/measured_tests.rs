@@ -107,21 +107,3 @@ fn a_build_that_is_not_done_has_no_end() {
         assert_eq!(run.elapsed("nosuch"), None);
     });
 }
-
-#[test]
-fn what_the_host_took_is_no_delay_of_ours() {
-    let ms = Nanos::from_millis;
-    let mut watch = Stopwatch::default();
-    watch.start(ms(10));
-    watch.host_took(ms(4));
-    watch.host_took(Nanos::from_micros(5));
-    assert_eq!(watch.stop(ms(15)), Some(ms(1).get()));
-    assert_eq!(watch.stop(ms(16)), None, "it does not run");
-    watch.go_on(ms(20));
-    watch.go_on(ms(21));
-    assert_eq!(watch.stop(ms(23)), Some(ms(3).get()));
-    // Most of it was before: how much is not known.
-    watch.start(ms(30));
-    watch.host_took(ms(4));
-    assert_eq!(watch.stop(ms(32)), None);
-}

@@ -6,17 +6,21 @@
 
 mod distribution;
 mod findings;
+mod host;
 mod inversion;
 mod json;
 mod machine;
 mod measured;
+mod measures;
 mod model;
 mod outcome;
 #[cfg(test)]
 mod page;
 mod print;
+mod print_cases;
 mod rounds;
 mod sweep;
+mod traffic;
 
 use crate::args::{BackendChoice, Form, ReproduceArgs, ReproduceBackend};
 use crate::execute::Remarks;
@@ -24,7 +28,7 @@ use crate::failure::Blame;
 use crate::failure::{Failure, Outcome as Came, Status};
 use crate::show;
 use anyhow::anyhow;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use machine::Machine;
 use model::Reproduction;
 use outcome::Outcome;
@@ -37,8 +41,12 @@ pub const ALL: &str = "all";
 /// The names that may be asked for.
 #[must_use]
 pub fn names() -> PossibleValuesParser {
+    let known = |name: &'static str| {
+        let aliases = findings::ALIASES.iter().filter(move |(_, of)| *of == name);
+        PossibleValue::new(name).aliases(aliases.map(|(alias, _)| *alias))
+    };
     let names = findings::ALL.iter().map(|finding| finding.name);
-    PossibleValuesParser::new(names.chain([ALL]))
+    PossibleValuesParser::new(names.chain([ALL]).map(known))
 }
 
 /// A finding with what came of it on each backend.
@@ -53,7 +61,8 @@ struct Reproduced {
 /// # Errors
 /// If a run did not take place, or the outcome could not be printed.
 pub fn reproduce(arguments: &ReproduceArgs) -> Came {
-    let asked = |finding: &&&Reproduction| [ALL, finding.name].contains(&arguments.name.as_str());
+    let name = findings::proper(&arguments.name);
+    let asked = |finding: &&&Reproduction| [ALL, finding.name].contains(&name);
     let findings: Vec<_> = findings::ALL.iter().filter(asked).copied().collect();
     if arguments.sweep {
         return sweep::sweep(&findings, arguments);

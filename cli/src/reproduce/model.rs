@@ -31,6 +31,8 @@ pub(super) struct Reproduction {
     pub(super) rows: &'static [Row],
     /// A distribution worth seeing whole, of each case's first run.
     pub(super) histogram: Option<Histogram>,
+    /// What is measured of every case beside its rows, to show where the time went.
+    pub(super) explained: Option<Explained>,
     /// What `--sweep` varies.
     pub(super) knobs: &'static [Knob],
 }
@@ -168,6 +170,28 @@ pub(super) enum Criterion {
     AgainstAtLeast(f64),
     /// The second case's figure is at most this.
     AgainstAtMost(f64),
+}
+
+/// Figures of every case that explain how the rows come about.
+#[derive(Debug)]
+pub(super) struct Explained {
+    /// The figures.
+    pub(super) measures: &'static [Measure],
+    /// What they tell, without figures.
+    pub(super) reading: &'static str,
+    /// Whether the length of each core's queue over time is shown.
+    pub(super) queues: bool,
+}
+
+/// A figure of every case.
+#[derive(Debug)]
+pub(super) struct Measure {
+    /// What it is.
+    pub(super) name: &'static str,
+    /// How it is shown.
+    pub(super) unit: Unit,
+    /// The figure of a run; none if the run has none.
+    pub(super) figure: fn(&Run<'_>) -> Option<f64>,
 }
 
 /// A distribution that is shown whole.

@@ -6,6 +6,7 @@
 
 use super::distribution::Distribution;
 use super::model::{Case, Criterion, Row, Unit};
+use super::traffic::QueuesOverTime;
 use stealtime_report::compare::stats::Estimate;
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::Plan;
@@ -21,7 +22,7 @@ pub(super) struct Outcome {
     pub(super) rows: Vec<RowOutcome>,
 }
 
-/// What is kept of a case's first run.
+/// What is kept of a case's first run, and the figures of all that explain it.
 #[derive(Debug)]
 pub(super) struct CaseOutcome {
     /// Which.
@@ -34,6 +35,10 @@ pub(super) struct CaseOutcome {
     pub(super) notes: Vec<String>,
     /// The distribution that is shown whole.
     pub(super) histogram: Option<Distribution>,
+    /// The figures that explain, in order, by round.
+    pub(super) measures: Vec<Vec<Option<f64>>>,
+    /// The length of each core's queue over time.
+    pub(super) queues: Option<QueuesOverTime>,
 }
 
 /// The figures of a row, by round.
@@ -45,6 +50,14 @@ pub(super) struct RowOutcome {
     pub(super) of: Vec<Option<f64>>,
     /// Of the case it is set against.
     pub(super) against: Vec<Option<f64>>,
+}
+
+impl CaseOutcome {
+    /// The median of a figure that explains.
+    pub(super) fn measure(&self, number: usize) -> Option<f64> {
+        let rounds = self.measures.get(number)?.iter();
+        median(&rounds.copied().flatten().collect::<Vec<_>>())
+    }
 }
 
 /// Whether what was demanded was measured.

@@ -6,12 +6,15 @@
 //! typed in.
 
 use super::findings;
-use super::model::{Knob, Reproduction, Row};
+use super::model::{Explained, Knob, Measure, Reproduction, Row};
 use super::outcome::{AGREE, show_ratio};
 use super::print;
+use super::print_cases;
+use super::traffic::QueuesOverTime;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use stealtime_scheduler::time::Nanos;
 
 const HEAD: &str = "\
 # Reproductions
@@ -27,8 +30,8 @@ How to read a table: *published* is what the source says, for comparison only. *
 of the rounds, with the interval that holds the true median; a ratio is the median of the rounds' ratios.
 `sim` is the simulator with costs that were measured on the same machine. A criterion is judged on the
 medians; beside it stands in how many of the rounds it holds. Times from an interrupt to its handler, and
-round trips, are less what the host took from the threads meanwhile (by its own account, which both sides
-of a comparison share); all other times are as they were. Where the load stands far above the number of
+round trips, are less what the host took from the threads meanwhile (by its own account, and of a timer by how
+late it came; both sides of a comparison share the rule); all other times are as they were. Where the load stands far above the number of
 cores, others worked on the machine too: what is not met on KVM then, and where it differs from `sim`, has
 their work in it.
 ";
@@ -48,8 +51,11 @@ fn list<'a>(document: &'a Value, key: &str) -> &'a [Value] {
 }
 
 fn paragraph(page: &mut String, title: &str, text: &str) {
-    let options = textwrap::Options::new(104).break_words(false);
-    let _ = writeln!(page, "\n**{title}.** {}", textwrap::fill(text, options));
+    let _ = writeln!(page, "\n**{title}.** {}", filled(text));
+}
+
+fn filled(text: &str) -> String {
+    textwrap::fill(text, textwrap::Options::new(104).break_words(false))
 }
 
 /// A median with its interval.
@@ -173,6 +179,81 @@ fn histograms(page: &mut String, finding: &Reproduction, document: &Value) {
     }
 }
 
+/// What `print_cases::text` shows, for a page.
+fn markdown(explained: &Explained, backend: &str, cases: &[print_cases::Figures]) -> String {
+    let names: Vec<_> = explained.measures.iter().map(|m| m.name).collect();
+    let mut text = format!("| {backend} | {} |\n|---|", names.join(" | "));
+    text.push_str(&"---|".repeat(names.len()));
+    text.push('\n');
+    for (name, figures) in cases {
+        let cells = explained.measures.iter().zip(figures);
+        let cells: Vec<_> = cells
+            .map(|(m, figure)| print_cases::cell(m, *figure))
+            .collect();
+        let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+    }
+    text
+}
+
+/// What explains a finding's rows: the figures of its cases, the order of its rows, and what they tell.
+fn explained(page: &mut String, finding: &Reproduction, document: &Value) {
+    let Some(explained) = &finding.explained else {
+        return;
+    };
+    for backend in ["sim", "kvm"] {
+        let cases = list(document, "cases").iter();
+        let cases = cases.filter(|case| {
+            case["reproduction"] == finding.name
+                && case["backend"] == backend
+                && !case["explained"].is_null()
+        });
+        let cases: Vec<_> = cases.collect();
+        if cases.is_empty() {
+            continue;
+        }
+        let name = |case: &Value| case["name"].as_str().unwrap_or("?").to_owned();
+        let figures = cases.iter().map(|case| {
+            let found = list(&case["explained"], "measures");
+            let figure = |wanted: &Measure| {
+                let mut found = found.iter();
+                found.find(|one| one["name"] == wanted.name)?["median"].as_f64()
+            };
+            (name(case), explained.measures.iter().map(figure).collect())
+        });
+        let table = markdown(explained, backend, &figures.collect::<Vec<_>>());
+        let _ = write!(page, "\n{table}");
+        if let Some(order) = order(finding, backend, document) {
+            let _ = writeln!(page, "\n{}", filled(&order));
+        }
+        for case in cases {
+            let shown = &case["explained"]["queues"];
+            let step = Nanos(shown["step_ns"].as_u64().unwrap_or_default());
+            let cores = list(shown, "cores").iter();
+            let lengths = |core: &Value| -> Vec<f64> {
+                let lengths = core.as_array().map_or(&[][..], Vec::as_slice);
+                lengths.iter().filter_map(Value::as_f64).collect()
+            };
+            let cores: Vec<_> = cores.map(lengths).collect();
+            if !cores.is_empty() {
+                let queues = QueuesOverTime { step, cores };
+                let text = print_cases::queues(backend, &name(case), &queues);
+                let _ = write!(page, "\n```text\n{text}```\n");
+            }
+        }
+    }
+    paragraph(page, "What these figures tell", explained.reading);
+}
+
+fn order(finding: &Reproduction, backend: &str, document: &Value) -> Option<String> {
+    let rows = finding.rows.iter().map(|row| {
+        let mut values = list(document, "rows").iter();
+        let found = values.find(|v| v["backend"] == backend && is_of(v, finding, row));
+        let ours = found.and_then(|value| value["ratio_measured"].as_f64());
+        (row.of, row.published.ratio(), ours)
+    });
+    print_cases::order(backend, &rows.collect::<Vec<_>>())
+}
+
 /// Where each criterion holds while a parameter is varied.
 fn parameters(page: &mut String, finding: &Reproduction, sweep: &Value) {
     if finding.knobs.is_empty() {
@@ -243,6 +324,7 @@ fn page() -> String {
         paragraph(&mut page, "Left out", finding.left_out);
         results(&mut page, finding, &document);
         histograms(&mut page, finding, &document);
+        explained(&mut page, finding, &document);
         parameters(&mut page, finding, &sweep);
     }
     page

@@ -2,8 +2,9 @@
 
 use super::Reproduced;
 use super::distribution::{Bins, Distribution};
-use super::model::{Histogram, Published, Row, Unit};
+use super::model::{Explained, Histogram, Published, Row, Unit};
 use super::outcome::{AGREE, Agreement, CaseOutcome, Outcome, RowOutcome, show_ratio};
+use super::print_cases;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use stealtime_report::compare::stats::Estimate;
@@ -30,6 +31,12 @@ pub(super) fn finding(reproduced: &Reproduced) -> String {
             let _ = write!(text, "\n{}", histogram(shown, outcome));
         }
     }
+    if let Some(explained) = &finding.explained {
+        for outcome in &reproduced.outcomes {
+            let _ = write!(text, "\n{}", self::explained(explained, outcome));
+        }
+        let _ = writeln!(text, "\n{}", wrapped(explained.reading));
+    }
     if let Some(outcome) = reproduced.outcomes.last() {
         for case in &outcome.cases {
             let (name, backend) = (case.case.name, outcome.backend);
@@ -38,6 +45,34 @@ pub(super) fn finding(reproduced: &Reproduced) -> String {
         }
     }
     let _ = writeln!(text, "\nVerdict: {}\n", verdict(reproduced));
+    text
+}
+
+/// The figures of each case, and in what order the rows are.
+fn explained(explained: &Explained, outcome: &Outcome) -> String {
+    let measures = 0..explained.measures.len();
+    let cases = outcome.cases.iter().map(|case| {
+        let figures = measures.clone().map(|number| case.measure(number));
+        (case.case.name.to_owned(), figures.collect())
+    });
+    let mut text = print_cases::text(explained, outcome.backend, &cases.collect::<Vec<_>>());
+    let rows = outcome.rows.iter();
+    let rows: Vec<_> = rows
+        .map(|found| (found.row.of, found.row.published.ratio(), found.ratio()))
+        .collect();
+    if let Some(order) = print_cases::order(outcome.backend, &rows) {
+        let _ = write!(text, "\n{}\n", wrapped(&order));
+    }
+    for case in &outcome.cases {
+        if let Some(queues) = &case.queues {
+            let name = case.case.name;
+            let _ = write!(
+                text,
+                "\n{}",
+                print_cases::queues(outcome.backend, name, queues)
+            );
+        }
+    }
     text
 }
 

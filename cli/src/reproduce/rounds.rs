@@ -100,14 +100,26 @@ impl Outcome {
                 outcome.against.push((row.figure)(run));
             }
         }
-        if !self.cases.iter().any(|known| known.case.name == case.name) {
+        let explained = reproduction.explained.as_ref();
+        let measures = explained.map_or(&[][..], |explained| explained.measures);
+        let figures = measures.iter().map(|measure| (measure.figure)(run));
+        let mut cases = self.cases.iter_mut();
+        if let Some(known) = cases.find(|known| known.case.name == case.name) {
+            for (rounds, figure) in known.measures.iter_mut().zip(figures) {
+                rounds.push(figure);
+            }
+        } else {
             let histogram = reproduction.histogram.as_ref();
+            let queues = explained.filter(|explained| explained.queues);
+            let measures = figures.map(|figure| vec![figure]).collect();
             self.cases.push(CaseOutcome {
                 case,
                 plan: run.plan.clone(),
                 diagnosis: run.report.diagnosis.text.clone(),
                 notes: run.report.quality.notes.clone(),
                 histogram: histogram.map(|shown| (shown.of)(run)),
+                measures,
+                queues: queues.map(|_| run.traffic().over_time()),
             });
         }
     }

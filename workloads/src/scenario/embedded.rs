@@ -63,6 +63,7 @@ const TEXTS: &[(&str, &str)] = scenarios![
     "boost-evaporates",
     "holder-never-releases",
     "inversion-guest",
+    "pileup",
 ];
 
 /// What a list of scenarios shows of one.

@@ -61,6 +61,7 @@ which would hide some of the misses; the fault of `ping`, which both schedulers 
         },
     ],
     histogram: None,
+    explained: None,
     knobs: &[
         Knob {
             name: "work of the player for a buffer",

@@ -55,6 +55,7 @@ mutex for 2 ms at a time, one of nice -20 wants it every 10 to 30 ms, two of nic
         ),
     ],
     histogram: None,
+    explained: None,
     knobs: &[Knob {
         name: "the owner's section",
         place: Place::Scenario("run {}"),

@@ -93,6 +93,7 @@ the elapsed time through the supervisor alone, so that row follows from the firs
         },
     ],
     histogram: None,
+    explained: None,
     knobs: &[
         Knob {
             name: "stretches of computing until the return to user mode",

@@ -61,6 +61,7 @@ take it. Adaptive mutexes: who waits here blocks at once.",
         },
     ],
     histogram: None,
+    explained: None,
     knobs: &[
         Knob {
             name: "how long `qemu` waits with the third lock",

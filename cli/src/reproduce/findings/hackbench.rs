@@ -3,7 +3,10 @@
 //! Measured is the time until every message has arrived.
 
 use crate::reproduce::measured::Run;
-use crate::reproduce::model::{Case, Criterion, Knob, Place, Published, Reproduction, Row, Unit};
+use crate::reproduce::measures::{self, Piece};
+use crate::reproduce::model::{
+    Case, Criterion, Explained, Knob, Place, Published, Reproduction, Row, Unit,
+};
 
 /// What is known of the finding.
 pub(super) static FINDING: Reproduction = Reproduction {
@@ -67,6 +70,31 @@ vCPUs stand for threads, so a sleep and a wake-up cost an exit and an entry each
         ),
     ],
     histogram: None,
+    explained: Some(Explained {
+        measures: &[
+            measures::switches(Piece::Message),
+            measures::sleeps(Piece::Message),
+            measures::A_SLEEP,
+            measures::loans(Piece::Message),
+            measures::donors(Piece::Message),
+            measures::MIGRATIONS,
+            measures::KICKS,
+            measures::IDLE,
+            measures::FULLEST,
+        ],
+        reading: "\
+Without hand-off few messages cost a sleep and a switch; with it every one that finds the mutex taken costs \
+both, which is the first step's price, as published. Published, all further steps cost more than that one; here \
+they mostly cost less. A turn that is lent takes the owner to a core before more of them come to sleep, so each \
+kind of lending saves sleeps, and buys them with loans, kicks and sleepers that are queued anew. Here sleeps are \
+what costs: the core time for each is much the same in all rows with hand-off, and most so where an exit is \
+dear. There moving threads between run queues was: to queue a sleeper costs nothing here, however often it is \
+done. So the blocked donor, to which the mutex goes because it is nearest to a core, is cheaper here than the \
+step before it and was dearer there. Donors that come back when they are picked are the dearest in both. Here \
+that is where the longest queue grows while cores idle (`pileup`); where switches are cheap everybody is picked \
+so soon that it matters little.",
+        queues: false,
+    }),
     knobs: &[Knob {
         name: "copying a message, with the mutex held",
         place: Place::Scenario("copy = \"{}\""),

@@ -91,6 +91,7 @@ masked.",
         bin_ns: 1_000_000,
         of: delays,
     }),
+    explained: None,
     knobs: &[
         Knob {
             name: "length of the critical section",

@@ -72,6 +72,7 @@ back.",
         sections("delay and relay, 4:1", "bare, 4:1", "", &[]),
     ],
     histogram: None,
+    explained: None,
     knobs: &[
         Knob {
             name: "the section",

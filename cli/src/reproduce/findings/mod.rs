@@ -6,10 +6,12 @@ mod build;
 mod convoy;
 mod hackbench;
 mod ithread;
+mod kpri;
 mod kpri_fss;
 mod kpri_ts;
 mod lhp;
 mod noregress;
+mod pileup;
 mod ping;
 mod rwlock_inversion;
 mod sticky_priority;
@@ -29,14 +31,24 @@ pub(super) static ALL: &[&Reproduction] = &[
     &audio::FINDING,
     &lhp::FINDING,
     &hackbench::FINDING,
+    &pileup::FINDING,
     &beyond::FINDING,
     &noregress::FINDING,
 ];
 
+/// Other names under which findings are known, each with the one that is used here.
+pub(super) const ALIASES: &[(&str, &str)] = &[("kpri-tss", "kpri-ts")];
+
+/// The name that is used here.
+pub(super) fn proper(name: &str) -> &str {
+    let found = ALIASES.iter().find(|(alias, _)| *alias == name);
+    found.map_or(name, |(_, proper)| proper)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::model::Place;
-    use super::ALL;
+    use super::{ALIASES, ALL, proper};
     use std::collections::HashSet;
     use stealtime_scheduler::registry;
     use stealtime_scheduler::spec::PolicySpec;
@@ -59,6 +71,12 @@ mod tests {
     fn names_differ() {
         let names: HashSet<_> = ALL.iter().map(|finding| finding.name).collect();
         assert_eq!(names.len(), ALL.len());
+        for (alias, name) in ALIASES {
+            assert!(
+                !names.contains(alias) && names.contains(proper(alias)),
+                "{name}"
+            );
+        }
         for finding in ALL {
             let rows: HashSet<_> = finding
                 .rows

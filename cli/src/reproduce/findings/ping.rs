@@ -92,6 +92,7 @@ the whole: bursts begin at ticks either way.",
         bin_ns: 1_000_000,
         of: trips,
     }),
+    explained: None,
     knobs: &[
         Knob {
             name: "length of the critical section",

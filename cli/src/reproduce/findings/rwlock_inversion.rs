@@ -91,6 +91,7 @@ More readers, and readers that arrive behind the waiting writer; `pi` follows a 
         },
     ],
     histogram: None,
+    explained: None,
     knobs: &[
         Knob {
             name: "how long the spinner computes at a time",

@@ -67,6 +67,7 @@ The window system and its server between the user and the program; nice values."
         },
     ],
     histogram: None,
+    explained: None,
     knobs: &[
         Knob {
             name: "work of a request in user mode",

@@ -1,0 +1,236 @@
+//! What the host took from a run's threads, put where it was taken, and a watch that leaves it out.
+//!
+//! The host tells how long a vCPU's thread waited for it when that thread leaves its core: after the
+//! end of what was measured, often. How much of it came before the thread's arrival on the core is
+//! known, from the grant to the arrival; that part is put there, and only the rest where it was told.
+//! A timer of which the dispatcher was told late was kept waiting by the host too.
+
+use std::collections::BTreeMap;
+use stealtime_scheduler::effect::Effect;
+use stealtime_scheduler::event::{Event, EventKind};
+use stealtime_scheduler::ids::VcpuId;
+use stealtime_scheduler::input::{Input, Timer};
+use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::run::Entry;
+
+/// A delay by the host below this is not told from the platform's own costs.
+const IN_PASSING: Nanos = Nanos::from_micros(100);
+
+/// Time that the host took, as far as it was taken before an instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Taken {
+    /// It was over then.
+    pub(super) at: Nanos,
+    /// How much it was.
+    pub(super) time: Nanos,
+}
+
+/// Timers of sleeping vCPUs, and how late they were told of.
+#[derive(Default, Debug)]
+pub(super) struct LateTimers {
+    armed: BTreeMap<VcpuId, Nanos>,
+    late: Vec<(VcpuId, Taken)>,
+}
+
+impl LateTimers {
+    /// Takes note of the next entry of the stream.
+    pub(super) fn entry(&mut self, entry: &Entry) {
+        match *entry {
+            Entry::Effect(Effect::Arm {
+                timer: Timer::Wake(vcpu),
+                at,
+            }) => {
+                self.armed.insert(vcpu, at);
+            }
+            Entry::Input(
+                at,
+                Input::TimerDue {
+                    timer: Timer::Wake(vcpu),
+                },
+            ) => {
+                if let Some(due) = self.armed.remove(&vcpu) {
+                    let time = at.since(due);
+                    self.late.push((vcpu, Taken { at, time }));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Those of a vCPU, in order.
+    pub(super) fn of(&self, vcpu: VcpuId) -> Vec<Taken> {
+        let of_it = self.late.iter().filter(|(whose, _)| *whose == vcpu);
+        of_it.map(|(_, taken)| *taken).collect()
+    }
+}
+
+/// What the host took from vCPUs' threads by its own account, in order.
+pub(super) fn taken(events: &[Event]) -> Vec<Taken> {
+    let mut granted: BTreeMap<VcpuId, Nanos> = BTreeMap::new();
+    // The way to the core of each stay: when it was over, and how long it took.
+    let mut ways: BTreeMap<VcpuId, Taken> = BTreeMap::new();
+    let mut all = Vec::new();
+    for event in events {
+        let (at, vcpu) = (event.at, event.vcpu);
+        match event.kind {
+            EventKind::Granted(_) => {
+                granted.insert(vcpu, at);
+            }
+            EventKind::Running(_) => {
+                if let Some(since) = granted.remove(&vcpu) {
+                    let time = at.since(since);
+                    ways.insert(vcpu, Taken { at, time });
+                }
+            }
+            EventKind::HostDelay(delay) => {
+                let mut rest = delay;
+                if let Some(way) = ways.remove(&vcpu) {
+                    let time = way.time.min(delay);
+                    all.push(Taken { at: way.at, time });
+                    rest = delay.since(time);
+                }
+                all.push(Taken { at, time: rest });
+            }
+            _ => {}
+        }
+    }
+    all.sort_by_key(|taken| taken.at);
+    all
+}
+
+/// Takes a time on a core of the run, less what the host took of it.
+///
+/// What was taken may have begun before the watch was started: if it is longer than the whole time,
+/// nothing is known of it. Threads and timers may be kept waiting at once, so the greater of the two
+/// counts and not their sum.
+#[derive(Default, Debug)]
+pub(super) struct Stopwatch {
+    since: Option<Nanos>,
+    threads: Nanos,
+    timers: Nanos,
+}
+
+impl Stopwatch {
+    pub(super) fn start(&mut self, now: Nanos) {
+        *self = Self {
+            since: Some(now),
+            ..Self::default()
+        };
+    }
+
+    /// Starts it unless it runs.
+    pub(super) fn go_on(&mut self, now: Nanos) {
+        if self.since.is_none() {
+            self.start(now);
+        }
+    }
+
+    /// What the host takes in passing, interrupts of its own say, is the platform's and stays in.
+    pub(super) fn threads_waited(&mut self, taken: Taken) {
+        if taken.time >= IN_PASSING {
+            self.threads += taken.time;
+        }
+    }
+
+    /// The same of the thread that serves timers.
+    pub(super) fn timers_waited(&mut self, taken: Taken) {
+        if taken.time >= IN_PASSING {
+            self.timers += taken.time;
+        }
+    }
+
+    pub(super) fn stop(&mut self, now: Nanos) -> Option<u64> {
+        let length = now.since(self.since.take()?);
+        let host = self.threads.max(self.timers);
+        (host < length).then(|| (length - host).get())
+    }
+}
+
+/// What was taken up to an instant, from the front of what is left.
+pub(super) fn up_to<'a>(left: &mut &'a [Taken], at: Nanos) -> &'a [Taken] {
+    let count = left.partition_point(|taken| taken.at <= at);
+    let (now, later) = left.split_at(count);
+    *left = later;
+    now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stealtime_scheduler::ids::CoreId;
+
+    const fn ms(ms: u64) -> Nanos {
+        Nanos::from_millis(ms)
+    }
+
+    fn took(time: Nanos) -> Taken {
+        Taken {
+            at: Nanos::ZERO,
+            time,
+        }
+    }
+
+    #[test]
+    fn what_the_host_took_is_no_delay_of_ours() {
+        let mut watch = Stopwatch::default();
+        watch.start(ms(10));
+        watch.threads_waited(took(ms(4)));
+        watch.threads_waited(took(Nanos::from_micros(5)));
+        assert_eq!(watch.stop(ms(15)), Some(ms(1).get()));
+        assert_eq!(watch.stop(ms(16)), None, "it does not run");
+        watch.go_on(ms(20));
+        watch.go_on(ms(21));
+        assert_eq!(watch.stop(ms(23)), Some(ms(3).get()));
+        // Most of it was before: how much is not known.
+        watch.start(ms(30));
+        watch.threads_waited(took(ms(4)));
+        assert_eq!(watch.stop(ms(32)), None);
+    }
+
+    #[test]
+    fn threads_and_timers_that_wait_at_once_are_not_taken_off_twice() {
+        let mut watch = Stopwatch::default();
+        watch.start(ms(10));
+        watch.threads_waited(took(ms(4)));
+        watch.timers_waited(took(ms(3)));
+        watch.timers_waited(took(ms(3)));
+        assert_eq!(watch.stop(ms(20)), Some(ms(4).get()));
+    }
+
+    #[test]
+    fn a_delay_on_the_way_to_a_core_is_put_there_though_it_is_told_later() {
+        let core = CoreId(0);
+        let event = |at, kind| Event {
+            at,
+            vcpu: VcpuId(3),
+            kind,
+        };
+        let told = taken(&[
+            event(ms(10), EventKind::Granted(core)),
+            event(ms(14), EventKind::Running(core)),
+            event(ms(30), EventKind::HostDelay(ms(5))),
+            // The way of that stay has been told of.
+            event(ms(31), EventKind::HostDelay(ms(2))),
+        ]);
+        let expected = [(14, 4), (30, 1), (31, 2)].map(|(at, time)| Taken {
+            at: ms(at),
+            time: ms(time),
+        });
+        assert_eq!(told, expected);
+        let mut left = &told[..];
+        assert_eq!(up_to(&mut left, ms(30)), &expected[..2]);
+        assert_eq!(up_to(&mut left, ms(30)), []);
+        assert_eq!(left, &expected[2..]);
+    }
+
+    #[test]
+    fn a_timer_is_late_by_what_lies_between_its_time_and_its_being_told() {
+        let timer = Timer::Wake(VcpuId(1));
+        let mut timers = LateTimers::default();
+        timers.entry(&Entry::Effect(Effect::Arm { timer, at: ms(5) }));
+        timers.entry(&Entry::Input(ms(9), Input::TimerDue { timer }));
+        let (at, time) = (ms(9), ms(4));
+        assert_eq!(timers.of(VcpuId(1)), [Taken { at, time }]);
+        assert_eq!(timers.of(VcpuId(0)), []);
+    }
+}
