@@ -43,16 +43,17 @@ impl<K> Default for KeyedHeap<K> {
 impl<K: Ord + Copy> KeyedHeap<K> {
     /// Puts a member in. One that is there already is moved.
     pub fn insert(&mut self, member: u32, key: K) {
-        match self.places.get(member as usize) {
-            Some(&NOWHERE) => {}
-            Some(_) => {
-                self.remove(member);
-            }
-            None => self.places.resize(member as usize + 1, NOWHERE),
+        if self.places.len() <= member as usize {
+            self.places.resize(member as usize + 1, NOWHERE);
         }
         let entry = Entry { key, member };
-        self.entries.push(entry);
-        self.rise(self.entries.len() - 1, entry);
+        let at = self.places[member as usize];
+        if at == NOWHERE {
+            self.entries.push(entry);
+            self.rise(self.entries.len() - 1, entry);
+        } else {
+            self.sink(at as usize, entry);
+        }
     }
 
     /// Takes a member out; its key if it was there.
@@ -93,7 +94,7 @@ impl<K: Ord + Copy> KeyedHeap<K> {
     }
 
     /// Puts an entry where it belongs, wherever that is from there: all below rise by one, and it rises
-    /// from the end of the path. Who is put here comes from the end, and mostly belongs near there.
+    /// from the end of the path. Who is put here mostly belongs near the end.
     fn sink(&mut self, mut at: usize, entry: Entry<K>) {
         loop {
             let from = at * WIDTH + 1;
