@@ -130,7 +130,7 @@ impl Gang {
     /// The rows in the order of their turns, beginning with the one whose slot is on.
     fn turns(&self) -> impl Iterator<Item = usize> + use<> {
         let (rows, active) = (self.matrix.rows(), self.active);
-        (0..rows).map(move |step| (active + step) % rows)
+        (active..rows).chain(0..active.min(rows))
     }
 
     /// Gives the gang its place. One that comes back after it was taken out is placed alone.
