@@ -72,6 +72,9 @@ pub const INFO: PolicyInfo = PolicyInfo {
          vCPUs, not by shares. This is derived from the rules, not a reported fault of illumos.",
         "Only ticks are charged: who always sleeps at the tick runs for nothing.",
         "A VM with 0 shares runs only when nobody else wants to.",
+        "Until somebody has paid for a tick, a price is the lowest priority, for who has used nothing \
+         too: in scenario `many`, sleepers wait for up to 9 s at first.",
+        illumos::CROWD,
         illumos::QUIRKS,
     ],
     options: &[

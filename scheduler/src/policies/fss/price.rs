@@ -7,7 +7,8 @@
 //!   `shu = usage * (pset * zint / (s * ext))^2`, truncated after each of the two factors;
 //! * a thread's value `f` grows by `shu * runnable * ticks` when it is priced, and decays each second
 //!   by `D / 128`, D by nice value;
-//! * its priority is 1 if `f` is the greatest value seen, `59 - floor(f * 58 / maxf)` below that.
+//! * its priority is 1 if `g = max(f, 59)` is the greatest value seen, `59 - floor(g * 58 / maxf)` below
+//!   that. So as long as nobody has paid for a tick, `maxf` being 59, everybody has 1.
 //!
 //! The square makes time proportional to shares: equal values mean equal `(c/s)^2`.
 //!
@@ -222,7 +223,7 @@ impl Pool {
             self.maxf = floor;
             return WORST;
         }
-        let worse = u128::from(value.f) * u128::from(BEST - WORST) / u128::from(self.maxf);
+        let worse = u128::from(floor) * u128::from(BEST - WORST) / u128::from(self.maxf);
         BEST - u8::try_from(worse).unwrap_or(BEST - WORST)
     }
 }
@@ -322,7 +323,11 @@ mod tests {
         assert_eq!(priced(999_999, million), (2, million));
         assert_eq!(priced(million, million), (1, million));
         assert_eq!(priced(1_200_000, million), (1, 1_200_000));
+        // Less than 59 counts as 59: until somebody pays, who has used nothing is as low as the rest.
         assert_eq!(priced(0, 59), (1, 59));
+        assert_eq!(priced(0, 60), (2, 60));
+        assert_eq!(priced(0, 100), (59 - 34, 100));
+        assert_eq!(priced(0, 59 * 58 + 1), (59, 59 * 58 + 1));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) use class::{Class, LISTS, Member};
 pub(super) use lists::End;
 use lists::Lists;
 pub(super) use options::{
-    CACHE, KERNEL_PREEMPTS, NOSTEAL, QUIRKS, RECHOOSE, RULES, TURNSTILE, TURNSTILE_RULES,
+    CACHE, CROWD, KERNEL_PREEMPTS, NOSTEAL, QUIRKS, RECHOOSE, RULES, TURNSTILE, TURNSTILE_RULES,
 };
 pub(super) use turnstile::Turnstiles;
 

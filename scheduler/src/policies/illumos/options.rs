@@ -22,6 +22,11 @@ pub(in crate::policies) const QUIRKS: &str = "\
     With `cache` set, a core may stay idle for up to `nosteal` while somebody waits elsewhere: only \
     then is the policy not work-conserving.";
 
+pub(in crate::policies) const CROWD: &str = "\
+    Threads that begin at once, or are priced at once, queue on two cores: each goes to the first of the \
+    least busy ones or to the next, whose queue alone is compared, and a core with a thread of its own \
+    does not steal.";
+
 pub(in crate::policies) const CACHE: OptionInfo = OptionInfo {
     name: "cache",
     kind: OptionKind::Int { min: 0, max: 1024 },

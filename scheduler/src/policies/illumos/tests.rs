@@ -59,6 +59,24 @@ fn queues_of_a_class_that_asks_for_matching_are_equal_and_others_differ_by_two()
 }
 
 #[test]
+fn threads_that_begin_at_once_are_queued_on_two_of_many_busy_cores() {
+    let mut dispatch = dispatch("", 4, Asked, 12);
+    (0..4).for_each(|core| runs(&mut dispatch, u32::from(core), core, 29));
+    let begin = |vcpu| {
+        let end = End::Back;
+        dispatch.put(Nanos::ZERO, VcpuId(vcpu), 29, end).0
+    };
+    let landed: Vec<_> = (4..12).map(begin).collect();
+    assert_eq!(landed, [0, 1, 0, 1, 0, 1, 0, 1]);
+    // Priced at once, when only the thread on core 2 has a lower priority: two again.
+    runs(&mut dispatch, 2, 2, 1);
+    (4..12).for_each(|vcpu| dispatch.change(Nanos::ZERO, VcpuId(vcpu), 1));
+    let queues = (4..12).map(|vcpu| dispatch.lists.place(VcpuId(vcpu)));
+    let queues: Vec<_> = queues.flatten().map(|(queue, _)| queue).collect();
+    assert_eq!(queues, [2, 3, 2, 3, 2, 3, 2, 3]);
+}
+
+#[test]
 fn at_the_front_nothing_is_balanced() {
     let mut dispatch = dispatch("", 2, Asked, 8);
     runs(&mut dispatch, 0, 0, 59);

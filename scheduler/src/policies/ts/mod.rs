@@ -69,6 +69,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         "A spinning vCPU rises every second as others do, but only while it is queued if it never \
          returns to user mode: two of them need not get equal parts.",
         "Only ticks are charged: who always sleeps at the tick keeps its quantum.",
+        illumos::CROWD,
         illumos::QUIRKS,
     ],
     options: &[
