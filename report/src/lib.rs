@@ -5,6 +5,7 @@
 //! [`compare::Comparison`] puts runs of several policies side by side. Of a kept run, [`trace`] writes
 //! the events, [`dist`] the distribution of the time between two kinds of them.
 
+mod about;
 mod build;
 pub mod collector;
 pub mod compare;

@@ -200,6 +200,7 @@ fn explained(page: &mut String, finding: &Reproduction, document: &Value) {
     let Some(explained) = &finding.explained else {
         return;
     };
+    let mut any = false;
     for backend in ["sim", "kvm"] {
         let cases = list(document, "cases").iter();
         let cases = cases.filter(|case| {
@@ -211,6 +212,7 @@ fn explained(page: &mut String, finding: &Reproduction, document: &Value) {
         if cases.is_empty() {
             continue;
         }
+        any = true;
         let name = |case: &Value| case["name"].as_str().unwrap_or("?").to_owned();
         let figures = cases.iter().map(|case| {
             let found = list(&case["explained"], "measures");
@@ -241,7 +243,9 @@ fn explained(page: &mut String, finding: &Reproduction, document: &Value) {
             }
         }
     }
-    paragraph(page, "What these figures tell", explained.reading);
+    if any {
+        paragraph(page, "What these figures tell", explained.reading);
+    }
 }
 
 fn order(finding: &Reproduction, backend: &str, document: &Value) -> Option<String> {

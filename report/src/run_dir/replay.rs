@@ -2,6 +2,7 @@
 //! events, one for one and in the same order.
 
 use super::read::{LoadError, Recording};
+use crate::about::about;
 use std::collections::VecDeque;
 use std::fmt;
 use stealtime_scheduler::dispatcher::{ConfigError, Dispatcher, Output};
@@ -190,51 +191,13 @@ impl Player<'_> {
 
 /// Whether a dispatcher with so many vCPUs and cores can be given this input.
 pub(crate) fn names_only_what_exists(input: &Input, vcpus: usize, cores: usize) -> bool {
-    let (vcpu, core) = names(input);
-    vcpu.is_none_or(|vcpu| vcpu < vcpus) && core.is_none_or(|core| core < cores)
-}
-
-/// The vCPU and the core that an input is about.
-const fn names(input: &Input) -> (Option<usize>, Option<usize>) {
-    use stealtime_scheduler::input::Timer;
-    match input {
-        Input::Entered { core, vcpu } | Input::Stopped { core, vcpu } => {
-            (Some(vcpu.index()), Some(core.index()))
-        }
-        Input::Admit { vcpu }
-        | Input::Retire { vcpu, .. }
-        | Input::Exited { vcpu, .. }
-        | Input::Resumed { vcpu }
-        | Input::UserReturn { vcpu }
-        | Input::CriticalLeft { vcpu }
-        | Input::Yield { vcpu }
-        | Input::Block { vcpu, .. }
-        | Input::InterruptsTaken { vcpu }
-        | Input::ArmPeriodic { vcpu, .. }
-        | Input::HostLock { vcpu, .. }
-        | Input::HostAcquire { vcpu, .. }
-        | Input::HostUnlock { vcpu, .. }
-        | Input::Locks { vcpu, .. }
-        | Input::GuestWait { vcpu, .. }
-        | Input::SpunTooLong { vcpu, .. }
-        | Input::GuestOwner {
-            owner: Some(vcpu), ..
-        }
-        | Input::HostDelay { vcpu, .. }
-        | Input::TimerDue {
-            timer: Timer::Wake(vcpu) | Timer::Periodic(vcpu),
-        } => (Some(vcpu.index()), None),
-        Input::TimerDue {
-            timer: Timer::Slice(core) | Timer::Grace(core),
-        } => (None, Some(core.index())),
-        // A vCPU that does not exist, in an interrupt or a wake-up, is a guest's mistake, and the
-        // dispatcher knows it.
-        Input::Interrupt { .. }
-        | Input::GuestWake { .. }
-        | Input::GuestOwner { owner: None, .. }
-        | Input::Mark(_)
-        | Input::TimerDue { .. } => (None, None),
+    // A vCPU that does not exist, in an interrupt or a wake-up, is a guest's mistake, and the dispatcher
+    // knows it.
+    if matches!(input, Input::Interrupt { .. } | Input::GuestWake { .. }) {
+        return true;
     }
+    let (vcpu, core) = about(input);
+    vcpu.is_none_or(|vcpu| vcpu.index() < vcpus) && core.is_none_or(|core| core.index() < cores)
 }
 
 struct Found {

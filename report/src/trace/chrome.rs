@@ -2,16 +2,19 @@
 //! (ui.perfetto.dev) opens too.
 //!
 //! A track a core with who is on it, a track a host lock with who holds it, a track a vCPU with its
-//! states and, as instants, what befell it; arrows from who woke to who was woken; the number of
-//! ready vCPUs as a counter. The classes asked for decide what there is: `proc` states, `lock` the
-//! tracks of locks, the others instants.
+//! states and, as instants, what befell it; arrows from who woke to who was woken; as counters the
+//! number of ready vCPUs and the length of each core's run queue. The classes asked for decide what
+//! there is: `proc` states and counters, `lock` the tracks of locks, the others instants.
+
+mod document;
 
 use super::words::{Words, stands};
 use super::{Filter, Form, Item, What};
 use crate::mask::Mask;
 use crate::names::Names;
+use document::{Document, End, Track};
 use std::io::{self, Write};
-use stealtime_scheduler::event::{Event, EventKind, Standing, Waits, WakeSource};
+use stealtime_scheduler::event::{Event, EventKind, Queues, Standing, Waits, WakeSource};
 use stealtime_scheduler::ids::{CoreId, HostLockId, VcpuId};
 use stealtime_scheduler::time::Nanos;
 
@@ -39,35 +42,17 @@ struct Vcpu {
 pub struct Chrome<W> {
     names: Names,
     filter: Filter,
-    to: W,
+    document: Document<W>,
     processes: Vec<usize>,
     vcpus: Vec<Vcpu>,
     cores: Vec<Span>,
     locks: Vec<Span>,
     last: Nanos,
     arrows: u64,
-    ready: u64,
-    begun: bool,
-}
-
-/// Where a track is.
-#[derive(Clone, Copy)]
-struct Track {
-    process: usize,
-    thread: usize,
-}
-
-/// Microseconds with three digits behind the point: nothing of a nanosecond is lost.
-struct Micros(Nanos);
-
-impl std::fmt::Display for Micros {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:03}", self.0.0 / 1_000, self.0.0 % 1_000)
-    }
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    ready: usize,
+    queues: Queues,
+    /// The lengths of the queues as they were last written.
+    lengths: Vec<usize>,
 }
 
 impl<W: Write> Chrome<W> {
@@ -89,47 +74,31 @@ impl<W: Write> Chrome<W> {
             vcpus: vec![Vcpu::default(); names.vcpus()],
             cores: vec![None; names.cores()],
             locks: vec![None; names.host_locks().len()],
+            queues: Queues::new(names.vcpus(), names.cores()),
+            lengths: vec![0; names.cores()],
             names,
             filter,
-            to,
+            document: Document::new(to),
             last: Nanos::ZERO,
             arrows: 0,
             ready: 0,
-            begun: false,
         }
-    }
-
-    fn row(&mut self, row: &str) -> io::Result<()> {
-        let comma = if std::mem::replace(&mut self.begun, true) {
-            ",\n"
-        } else {
-            "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
-        };
-        write!(self.to, "{comma}{row}")
-    }
-
-    fn name(&mut self, what: &str, track: Track, name: &str) -> io::Result<()> {
-        let Track { process, thread } = track;
-        let name = quoted(name);
-        self.row(&format!(
-            r#"{{"ph":"M","name":"{what}","pid":{process},"tid":{thread},"args":{{"name":{name}}}}}"#
-        ))
     }
 
     fn head(&mut self) -> io::Result<()> {
         let of = |process, thread| Track { process, thread };
-        self.name("process_name", of(CORES, 0), "cores")?;
+        self.document.name(of(CORES, 0), "cores")?;
         for index in 0..self.cores.len() {
             let core = CoreId(u16::try_from(index).unwrap_or(u16::MAX));
             let name = self.names.core_in_words(core);
-            self.name("thread_name", of(CORES, index + 1), &name)?;
+            self.document.name(of(CORES, index + 1), &name)?;
         }
         if !self.locks.is_empty() {
-            self.name("process_name", of(LOCKS, 0), "host locks")?;
+            self.document.name(of(LOCKS, 0), "host locks")?;
         }
         for index in 0..self.locks.len() {
             let name = self.names.host_locks()[index].clone();
-            self.name("thread_name", of(LOCKS, index + 1), &name)?;
+            self.document.name(of(LOCKS, index + 1), &name)?;
         }
         for index in 0..self.vcpus.len() {
             let Some(track) = self.track(index) else {
@@ -138,8 +107,8 @@ impl<W: Write> Chrome<W> {
             let id = VcpuId(u32::try_from(index).unwrap_or(u32::MAX));
             let (vm, vcpu) = self.names.parts(id);
             let (vm, vcpu) = (vm.to_owned(), vcpu.to_owned());
-            self.name("process_name", of(track.process, 0), &vm)?;
-            self.name("thread_name", track, &vcpu)?;
+            self.document.name(of(track.process, 0), &vm)?;
+            self.document.name(track, &vcpu)?;
         }
         Ok(())
     }
@@ -157,17 +126,14 @@ impl<W: Write> Chrome<W> {
 
     /// Writes what was under way on a track up to `to`, as far as it lies in the time asked for.
     fn span(&mut self, track: Option<Track>, span: Span, to: Nanos) -> io::Result<()> {
-        let (Some(Track { process, thread }), Some((name, since))) = (track, span) else {
+        let (Some(track), Some((name, since))) = (track, span) else {
             return Ok(());
         };
         let (from, to) = (since.max(self.filter.from), to.min(self.filter.to));
         if to <= from {
             return Ok(());
         }
-        let (name, at, length) = (quoted(&name), Micros(from), Micros(to.since(from)));
-        self.row(&format!(
-            r#"{{"ph":"X","name":{name},"pid":{process},"tid":{thread},"ts":{at},"dur":{length}}}"#
-        ))
+        self.document.span(track, &name, from, to)
     }
 
     /// The vCPU is in another state from now on.
@@ -231,18 +197,24 @@ impl<W: Write> Chrome<W> {
         if !self.filter.mask.meets(PROC) || !(self.filter.from..=self.filter.to).contains(&at) {
             return Ok(());
         }
-        let (n, at) = (self.ready, Micros(at));
-        self.row(&format!(
-            r#"{{"ph":"C","name":"ready vCPUs","pid":{CORES},"ts":{at},"args":{{"ready":{n}}}}}"#
-        ))
+        self.document
+            .count(CORES, "ready vCPUs", "ready", at, self.ready)
     }
 
-    fn arrow(&mut self, at: Nanos, track: Track, phase: &str, id: u64) -> io::Result<()> {
-        let Track { process, thread } = track;
-        let at = Micros(at);
-        self.row(&format!(
-            r#"{{"ph":"{phase}","bp":"e","cat":"wake","name":"wake","id":{id},"pid":{process},"tid":{thread},"ts":{at}}}"#
-        ))
+    /// Writes the length of each queue that has changed.
+    fn queued(&mut self, at: Nanos) -> io::Result<()> {
+        let shown =
+            self.filter.mask.meets(PROC) && (self.filter.from..=self.filter.to).contains(&at);
+        for index in 0..self.lengths.len() {
+            let length = self.queues.lengths()[index];
+            let core = CoreId(u16::try_from(index).unwrap_or(u16::MAX));
+            let asked = self.filter.core.is_none_or(|asked| asked == core);
+            if shown && asked && std::mem::replace(&mut self.lengths[index], length) != length {
+                let name = format!("queue of {}", self.names.core_in_words(core));
+                self.document.count(CORES, &name, "queued", at, length)?;
+            }
+        }
+        Ok(())
     }
 
     /// An arrow begins at who woke the vCPU.
@@ -264,7 +236,7 @@ impl<W: Write> Chrome<W> {
         }
         self.arrows += 1;
         self.vcpus[vcpu].woken = Some(self.arrows);
-        self.arrow(at, from, "s", self.arrows)
+        self.document.arrow(from, End::Tail, self.arrows, at)
     }
 
     fn ran(&mut self, at: Nanos, vcpu: usize, core: CoreId) -> io::Result<()> {
@@ -273,7 +245,7 @@ impl<W: Write> Chrome<W> {
         self.wait(at, vcpu, false)?;
         self.core(at, core, Some((vcpu, self.vcpus[vcpu].standing)))?;
         match (self.vcpus[vcpu].woken.take(), self.track(vcpu)) {
-            (Some(arrow), Some(track)) => self.arrow(at, track, "f", arrow),
+            (Some(arrow), Some(track)) => self.document.arrow(track, End::Head, arrow, at),
             _ => Ok(()),
         }
     }
@@ -335,6 +307,8 @@ impl<W: Write> Chrome<W> {
             }
             _ => {}
         }
+        self.queues.event(event);
+        self.queued(at)?;
         self.instant(event, shown)
     }
 
@@ -350,14 +324,11 @@ impl<W: Write> Chrome<W> {
                     | EventKind::Mark(_)
             );
         let track = self.track(event.vcpu.index());
-        let (true, false, Some(Track { process, thread })) = (shown, of_states, track) else {
+        let (true, false, Some(track)) = (shown, of_states, track) else {
             return Ok(());
         };
-        let name = quoted(&Words(&What::Event(*event), &self.names).to_string());
-        let at = Micros(event.at);
-        self.row(&format!(
-            r#"{{"ph":"i","s":"t","name":{name},"pid":{process},"tid":{thread},"ts":{at}}}"#
-        ))
+        let name = Words(&What::Event(*event), &self.names).to_string();
+        self.document.instant(track, &name, event.at)
     }
 }
 
@@ -367,7 +338,7 @@ const LOCK: Mask = Mask::LOCKS;
 
 impl<W: Write> Form for Chrome<W> {
     fn item(&mut self, item: &Item, shown: bool) -> io::Result<()> {
-        if !self.begun {
+        if !self.document.begun() {
             self.head()?;
         }
         self.last = item.at;
@@ -378,7 +349,7 @@ impl<W: Write> Form for Chrome<W> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        if !self.begun {
+        if !self.document.begun() {
             self.head()?;
         }
         let last = self.last;
@@ -395,7 +366,6 @@ impl<W: Write> Form for Chrome<W> {
                 None,
             )?;
         }
-        self.to.write_all(b"\n]}\n")?;
-        self.to.flush()
+        self.document.end()
     }
 }

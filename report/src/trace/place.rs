@@ -1,10 +1,11 @@
 //! On which core things happen: an event names a core only where it begins or ends a stay on one.
 
 use super::{Item, What};
+use crate::about::{about, of_timer};
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::event::{Event, EventKind};
 use stealtime_scheduler::ids::{CoreId, VcpuId};
-use stealtime_scheduler::input::{Input, Timer};
+use stealtime_scheduler::input::Input;
 use stealtime_scheduler::time::Nanos;
 
 /// The core of every vCPU that has one.
@@ -57,33 +58,7 @@ impl Places {
     }
 
     pub(super) fn input(&self, at: Nanos, input: Input) -> Item {
-        let (vcpu, core) = match input {
-            Input::Entered { core, vcpu } | Input::Stopped { core, vcpu } => {
-                (Some(vcpu), Some(core))
-            }
-            Input::Admit { vcpu }
-            | Input::Retire { vcpu, .. }
-            | Input::Exited { vcpu, .. }
-            | Input::Resumed { vcpu }
-            | Input::UserReturn { vcpu }
-            | Input::CriticalLeft { vcpu }
-            | Input::Yield { vcpu }
-            | Input::Block { vcpu, .. }
-            | Input::Interrupt { to: vcpu, .. }
-            | Input::InterruptsTaken { vcpu }
-            | Input::ArmPeriodic { vcpu, .. }
-            | Input::HostLock { vcpu, .. }
-            | Input::HostAcquire { vcpu, .. }
-            | Input::HostUnlock { vcpu, .. }
-            | Input::Locks { vcpu, .. }
-            | Input::GuestWait { vcpu, .. }
-            | Input::GuestWake { vcpu, .. }
-            | Input::SpunTooLong { vcpu, .. }
-            | Input::HostDelay { vcpu, .. } => (Some(vcpu), self.of(vcpu)),
-            Input::TimerDue { timer } => self.timer(timer),
-            Input::GuestOwner { owner, .. } => (owner, owner.and_then(|owner| self.of(owner))),
-            Input::Mark(_) => (None, None),
-        };
+        let (vcpu, core) = self.known(about(&input));
         Item {
             at,
             core,
@@ -99,7 +74,7 @@ impl Places {
             | Effect::Kick { core, vcpu }
             | Effect::Owe { core, vcpu } => (Some(vcpu), Some(core)),
             Effect::Lent { to: vcpu, .. } => (Some(vcpu), self.of(vcpu)),
-            Effect::Arm { timer, .. } | Effect::Cancel { timer } => self.timer(timer),
+            Effect::Arm { timer, .. } | Effect::Cancel { timer } => self.known(of_timer(timer)),
             Effect::Inject { vcpu, .. } => (Some(vcpu), self.of(vcpu)),
         };
         Item {
@@ -110,11 +85,11 @@ impl Places {
         }
     }
 
-    fn timer(&self, timer: Timer) -> (Option<VcpuId>, Option<CoreId>) {
-        match timer {
-            Timer::Slice(core) | Timer::Grace(core) => (None, Some(core)),
-            Timer::Wake(vcpu) | Timer::Periodic(vcpu) => (Some(vcpu), self.of(vcpu)),
-            Timer::Tick | Timer::Period | Timer::Policy => (None, None),
-        }
+    /// With the core that the vCPU is on, if none is named.
+    fn known(
+        &self,
+        (vcpu, core): (Option<VcpuId>, Option<CoreId>),
+    ) -> (Option<VcpuId>, Option<CoreId>) {
+        (vcpu, core.or_else(|| self.of(vcpu?)))
     }
 }

@@ -217,6 +217,23 @@ fn viewers_see_cores_locks_and_states_without_gaps_and_the_wake_as_an_arrow() {
 }
 
 #[test]
+fn the_length_of_each_core_s_queue_is_counted_in_a_viewer_s_document() {
+    let rows = chrome(&Filter::default());
+    let queue = |core| format!("queue of {}", names().core_in_words(core));
+    let lengths = rows.iter().filter(|row| row["ph"] == "C");
+    let lengths = lengths.filter_map(|row| {
+        let name = row["name"].as_str()?.to_owned();
+        Some((row["ts"].as_f64()?, name, row["args"]["queued"].as_u64()?))
+    });
+    let expected = [
+        (9.0, queue(C1), 1),
+        (9.5, queue(C0), 1),
+        (9.5, queue(C1), 0),
+    ];
+    assert_eq!(lengths.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn viewers_see_only_the_time_asked_for() {
     let filter = Filter {
         from: Nanos(5_000),

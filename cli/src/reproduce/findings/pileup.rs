@@ -18,9 +18,9 @@ pub(super) static FINDING: Reproduction = Reproduction {
     title: "one core's queue is overloaded while others idle",
     place: "Linux, proxy-exec v6; mails of K. Prateek Nayak and John Stultz, December 2023",
     history: "\
-Proxy execution moves whoever waits for a mutex to the queue of the core where the owner is. Traces of \
-`hackbench` showed that this chain migration leads to a single run queue's being overloaded, which is part of \
-what the series lost there.",
+Proxy execution moves whoever waits for a mutex to the queue of the core where the owner is. Where \
+`hackbench`'s time went was asked, and one answer was that this chain migration leads to a single run queue's \
+being overloaded. To place waiters anew when they wake took a good part of the loss away again.",
     mechanism: "\
 All who wait for the mutex come to be queued at one core. The next owner is one of them: it has the mutex, it \
 could run anywhere, and it waits for its turn in the longest queue there is; its waiters follow it there. \
@@ -31,8 +31,7 @@ Two cores, and twelve vCPUs of one VM that do 50 us of work with the VM's mutex 
 picked there (the series before its return migration in try-to-wake-up), with `return=wake` when they wake. \
 For comparison: waiters that are set aside while the owner runs, and optimistic spinning.",
     left_out: "\
-The balancer, which moves threads from long queues to short ones now and then; it does not move those that \
-wait for a mutex.",
+The balancer, which moves threads from long queues to short ones now and then.",
     cases: &[
         Case::new(
             PICKED,
