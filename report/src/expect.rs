@@ -266,6 +266,7 @@ fn of_vcpu(vcpu: &VcpuReport, figure: Figure) -> Option<f64> {
         Figure::RequestP99 => some(request.count, request.p99),
         Figure::RequestMax => some(request.count, request.max),
         Figure::Requests => Some(request.count as f64),
+        Figure::PreemptedInLock => Some(vcpu.preemptions_in_lock as f64),
         Figure::Jain | Figure::Used | Figure::Interference => None,
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn list<'a>(
         let mut seen = policies.to_vec();
         let named = scenario.expectations.iter().flat_map(|one| &one.policies);
         for policy in named.filter(|_| with_variants) {
-            let variant = !policy.policy.options.is_empty();
+            let variant = !policy.policy.options.is_empty() || !policy.layers.is_empty();
             if variant && !seen.contains(policy) && !is_default(policy, policies) {
                 job(policy, true);
                 seen.push(policy.clone());

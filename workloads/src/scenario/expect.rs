@@ -89,6 +89,8 @@ figures! {
     RequestMax = "request-max", Time;
     /// Requests that ended.
     Requests = "requests", Number;
+    /// Times it lost its core against its will while it held a lock of its guest.
+    PreemptedInLock = "preempted-in-lock", Number;
     /// Jain's index of the run.
     Jain = "jain", Number;
     /// Part of the capacity that was used.
