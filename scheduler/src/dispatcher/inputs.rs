@@ -16,7 +16,11 @@ impl Dispatcher {
             Input::Admit { vcpu } => self.admit(vcpu, out),
             Input::Retire { vcpu, why } => self.retire(vcpu, why, out),
             Input::Entered { core, vcpu } => {
-                self.entered(core, vcpu, out);
+                if self.running_on(vcpu) == Some(core) {
+                    self.back_in_guest(vcpu, out);
+                } else {
+                    self.entered(core, vcpu, out);
+                }
                 // One may have woken since the grant and been put off until guest code runs.
                 self.settle(vcpu, Until::GuestEntry, out);
             }
@@ -145,8 +149,18 @@ impl Dispatcher {
         self.forget_locks(vcpu, out);
     }
 
+    /// It was about to give its core back, was left on it after all (`puts_back`), and is there. It may have
+    /// left its guest for that, or not have gone back yet from something else.
+    fn back_in_guest(&mut self, vcpu: VcpuId, out: &mut Output) {
+        if self.vcpu(vcpu).exited {
+            self.mode(vcpu, Mode::Guest);
+            self.emit(out, vcpu, EventKind::Resumed);
+        }
+    }
+
     /// The policy is told what runs on a core, unless it does not know that this one is on it.
     fn mode(&mut self, vcpu: VcpuId, mode: Mode) {
+        self.vcpu(vcpu).exited = mode == Mode::Hypervisor;
         let lent = self
             .running_on(vcpu)
             .is_some_and(|core| self.cores[core.index()].donor.is_some());

@@ -162,6 +162,8 @@ struct Vcpu {
     woken_early: bool,
     /// It is in a circle of waits that was told of.
     deadlocked: bool,
+    /// It has left its guest and not yet gone back.
+    exited: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -436,6 +438,7 @@ impl Vcpu {
             retry: None,
             woken_early: false,
             deadlocked: false,
+            exited: false,
         }
     }
 }

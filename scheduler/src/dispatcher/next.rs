@@ -122,6 +122,7 @@ impl Dispatcher {
             return;
         }
         self.put(vcpu, State::Running(core));
+        self.vcpu(vcpu).exited = false;
         let entry = &mut self.cores[core.index()];
         entry.entered = now;
         entry.charged_to = now;

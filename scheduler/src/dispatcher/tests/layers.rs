@@ -1,7 +1,10 @@
 //! What the layers that put preemptions off, and those that yield, do.
 
+use crate::dispatcher::{Config, Dispatcher, Output};
+use crate::effect::Effect;
 use crate::event::{EventKind, PreemptReason, Until};
 use crate::ids::{CoreId, VcpuId};
+use crate::input::{ExitReason, GuestLocks, Input, Timer};
 use crate::layers::LAYERS;
 use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, spin, us};
 use crate::time::Nanos;
@@ -55,6 +58,54 @@ fn a_preemption_waits_no_longer_than_the_limit() {
     let mut world = holder("rr:quantum=10ms+delay", us(80), ms(5));
     world.run_until(ms(30));
     assert_eq!(preemptions(&world, 0)[0], (ms(11), 1));
+}
+
+#[test]
+fn one_that_is_left_on_its_core_after_all_is_in_its_guest_again() {
+    let config = Config {
+        policy: "rr:quantum=10ms+delay".parse().expect("a policy"),
+        cores: 1,
+        host_locks: 0,
+        vcpus: vec![plain(0); 2],
+    };
+    let mut dispatcher = Dispatcher::new(&config).expect("in order");
+    let mut out = Output::default();
+    let [vcpu, other] = [VcpuId(0), VcpuId(1)];
+    let locks = GuestLocks {
+        held: 1,
+        ..GuestLocks::default()
+    };
+    let inputs = [
+        (Nanos::ZERO, Input::Admit { vcpu }),
+        (Nanos::ZERO, Input::Admit { vcpu: other }),
+        (Nanos::ZERO, Input::Entered { core: CORE, vcpu }),
+        (
+            ms(10),
+            Input::TimerDue {
+                timer: Timer::Slice(CORE),
+            },
+        ),
+        // It was safe when its core was asked back. It takes a lock before the kick is there.
+        (ms(10) + us(1), Input::Locks { vcpu, locks }),
+        (
+            ms(10) + us(2),
+            Input::Exited {
+                vcpu,
+                why: ExitReason::Kick,
+            },
+        ),
+        (ms(10) + us(3), Input::Stopped { core: CORE, vcpu }),
+        (ms(10) + us(4), Input::Entered { core: CORE, vcpu }),
+    ];
+    for (at, input) in inputs {
+        out.clear();
+        dispatcher.handle(at, input, &mut out);
+        let given = out.effects.contains(&Effect::Run { core: CORE, vcpu });
+        let first = at == Nanos::ZERO && input == Input::Admit { vcpu };
+        assert_eq!(given, first || matches!(input, Input::Stopped { .. }));
+    }
+    let last: Vec<_> = out.events.iter().map(|event| event.kind).collect();
+    assert_eq!(last, [EventKind::Resumed]);
 }
 
 #[test]
