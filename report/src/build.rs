@@ -1,6 +1,7 @@
 //! Making the report of a run from what the collector kept and what the backend says of itself.
 
 use crate::collector::{Account, Collector, PREEMPT_REASONS};
+use crate::deadlock;
 use crate::diagnosis;
 use crate::latency::LatencyReport;
 use crate::model::{
@@ -35,6 +36,8 @@ impl Report {
             .collect();
         let run = run(&collector, &vcpus, capacity, outcome);
         let (worst, mut diagnosis) = diagnosis::diagnose(plan, &mut collector, &vcpus, outcome);
+        let deadlocks = deadlock::all(plan, &collector);
+        diagnosis.text.extend(deadlocks.iter().map(deadlock::words));
         let stall = stall::longest(plan, &collector);
         diagnosis.text.extend(stall.as_ref().map(stall::words));
         let interference = part(run.host_interference_ns as f64, capacity);
@@ -58,6 +61,7 @@ impl Report {
             quality: quality(&collector, outcome),
             violations: violations(outcome),
             worst,
+            deadlocks,
             stall,
             diagnosis,
         }

@@ -16,6 +16,7 @@
 //! it is interference from outside and moves nothing.
 
 mod account;
+mod circles;
 mod fluid;
 mod stall;
 mod standing;
@@ -24,11 +25,13 @@ mod tests;
 mod timeline;
 
 pub(crate) use account::{Account, PREEMPT_REASONS};
+pub(crate) use circles::{Link, Wanted};
 pub(crate) use standing::{Deferral, Priority};
 pub(crate) use timeline::{Meanwhile, Occupancy, Wait};
 
 use crate::latency::Latency;
 use account::{Begin, State, Waiting};
+use circles::Circles;
 use fluid::Fluid;
 use stealtime_scheduler::event::{Event, EventKind, PreemptReason, Standing, Until, Waits};
 use stealtime_scheduler::ids::{CoreId, HostLockId};
@@ -46,6 +49,8 @@ pub struct Collector {
     pub(crate) accounts: Vec<Account>,
     fluid: Fluid,
     timeline: Timeline,
+    /// Who waits for each other's locks.
+    pub(crate) circles: Circles,
     now: u64,
     pub(crate) started: Option<u64>,
     pub(crate) ended: Option<u64>,
@@ -84,6 +89,7 @@ impl Collector {
             accounts: params.iter().map(|_| Account::new(params.len())).collect(),
             fluid: Fluid::new(cores, division, &params),
             timeline: Timeline::new(cores),
+            circles: Circles::new(params.len()),
             now: 0,
             started: None,
             ended: None,
@@ -160,6 +166,7 @@ impl Collector {
     }
 
     fn of_vcpu(&mut self, vcpu: usize, kind: EventKind) {
+        self.circles.note(self.now, vcpu, kind);
         match kind {
             EventKind::Admitted => self.wait(vcpu, Begin::Willing),
             EventKind::Woken(_) => self.wait(vcpu, Begin::Woken),

@@ -10,6 +10,7 @@ mod build;
 pub mod collector;
 pub mod compare;
 mod csv;
+mod deadlock;
 mod diagnosis;
 pub mod dist;
 pub mod expect;

@@ -48,6 +48,9 @@ pub struct Report {
     pub violations: Violations,
     /// The longest wait of all; none if nobody waited.
     pub worst: Option<Starvation>,
+    /// Circles of vCPUs that wait for each other's locks, in the order in which they were found, warm-up
+    /// included.
+    pub deadlocks: Vec<DeadlockReport>,
     /// The longest time that a vCPU was blocked in the hypervisor; none if it is below a second.
     pub stall: Option<StallReport>,
     /// Who starved, why, and what fixes it.
@@ -218,6 +221,30 @@ pub struct ViolationEntry {
     pub rule: String,
     /// The state at that moment.
     pub dump: String,
+}
+
+/// vCPUs that wait for each other's locks in a circle: none of them can ever go on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeadlockReport {
+    /// When the last of them began to wait.
+    pub from_ns: u64,
+    /// Each waits for a lock that the next one holds, the last for one of the first's.
+    pub circle: Vec<DeadlockLink>,
+}
+
+/// A vCPU of a circle.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeadlockLink {
+    /// Its VM.
+    pub vm: String,
+    /// Its name.
+    pub vcpu: String,
+    /// The lock of its guest that it waits for, as `VM:LOCK`.
+    pub guest_lock: Option<String>,
+    /// The lock in the hypervisor that it waits for.
+    pub host_lock: Option<String>,
 }
 
 /// A vCPU that left its guest and was kept in the hypervisor.

@@ -22,7 +22,7 @@ fn sorted(names: &[&str]) -> Vec<String> {
     names
 }
 
-const TOP: [&str; 18] = [
+const TOP: [&str; 19] = [
     "format_version",
     "backend",
     "policy",
@@ -33,6 +33,7 @@ const TOP: [&str; 18] = [
     "warmup_ns",
     "wall_ns",
     "interrupted",
+    "deadlocks",
     "stall",
     "vcpus",
     "vms",

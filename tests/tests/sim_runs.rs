@@ -169,3 +169,35 @@ fn the_diagnosis_that_the_readme_shows_is_the_one_that_is_printed() {
     let (shown, _) = shown.split_once("```").expect("its end");
     assert!(printed.ends_with(shown), "{shown}\n{printed}");
 }
+
+#[test]
+fn a_deadlock_in_a_guest_is_told_with_its_circle() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("circle.toml");
+    let scenario = r#"
+        name = "circle"
+        description = "two vCPUs take two mutexes in opposite order"
+        policy = "rr"
+        cores = 2
+        duration = "100ms"
+        [[vm]]
+        name = "vm"
+        locks = { first = "mutex-handoff", second = "mutex-handoff" }
+        [[vm.vcpu]]
+        name = "one"
+        program = ["lock first", "run 1ms", "lock second"]
+        [[vm.vcpu]]
+        name = "other"
+        program = ["lock second", "run 2ms", "lock first"]
+    "#;
+    std::fs::write(&file, scenario).expect("it is written");
+    let report = simulate(&[file.to_str().expect("a path")]);
+    let deadlocks = report["deadlocks"].as_array().expect("a list");
+    assert_eq!(deadlocks.len(), 1, "{report:#}");
+    let from = number(&deadlocks[0], "from_ns");
+    assert!((2e6..2.1e6).contains(&from), "{from}");
+    let said = "Deadlock since 0.002 s: vm/one waits for guest lock `vm:second`, which vm/other \
+                holds; vm/other waits for guest lock `vm:first`, which vm/one holds.";
+    let text = report["diagnosis"]["text"].as_str().expect("a text");
+    assert!(text.contains(said), "{text}");
+}
