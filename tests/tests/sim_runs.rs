@@ -185,10 +185,10 @@ fn a_deadlock_in_a_guest_is_told_with_its_circle() {
         locks = { first = "mutex-handoff", second = "mutex-handoff" }
         [[vm.vcpu]]
         name = "one"
-        program = ["lock first", "run 1ms", "lock second"]
+        program = ["lock first", "run 1ms", "lock second", "unlock second", "unlock first"]
         [[vm.vcpu]]
         name = "other"
-        program = ["lock second", "run 2ms", "lock first"]
+        program = ["lock second", "run 2ms", "lock first", "unlock first", "unlock second"]
     "#;
     std::fs::write(&file, scenario).expect("it is written");
     let report = simulate(&[file.to_str().expect("a path")]);

@@ -144,11 +144,15 @@ fn take_what_there_is(steps: &mut [Step], kinds: &[LockKind]) {
     }
 }
 
-/// With `pi` there are no reader-writer locks. Who spins for one while nobody is known to own it, and is waited
-/// for, has the waiters' turns again and again: they pay for none, so those whom it spins for may never run.
+/// Where turns are lent there are no reader-writer locks. Their readers are not known, nor who is at the front of
+/// their queue, so one who spins for it and is waited for itself has the turns of those who wait for it; where
+/// they come first again and again and pay for nothing, as with `pi` or the boost of `credit`, those whom it
+/// spins for never run.
 fn known_owners(policy: &str, kinds: &mut [LockKind]) {
+    let lends = ["+pi", "+proxy", "+relay"];
+    let lends = lends.iter().any(|layer| policy.contains(layer));
     for kind in kinds {
-        if policy.contains("+pi") && *kind == LockKind::Rwlock {
+        if lends && *kind == LockKind::Rwlock {
             *kind = LockKind::Ticket;
         }
     }
