@@ -9,7 +9,7 @@ use crate::show;
 use anyhow::anyhow;
 use std::fmt::Write;
 use stealtime_scheduler::time::Nanos;
-use stealtime_sim::cost::CostModel;
+use stealtime_sim::cost::{CostModel, median_of_chance};
 use stealtime_sim::stored::Place;
 use stealtime_vmm::probe::{self, Cost, Costs, CourseCosts, KvmStatus, Rights};
 
@@ -196,6 +196,7 @@ fn model(costs: &CourseCosts) -> CostModel {
     let median = |cost: Cost| Nanos(cost.median_ns);
     let take_over = median(costs.take_over);
     let op = median(costs.op).max(Nanos(1));
+    let timer_spread = spread(costs.timer);
     // A round trip is measured as a whole; it is shared out as it is on bare hardware.
     let round_trip = median(costs.call) - op;
     let entry = Nanos(round_trip.get() * bare.entry.get() / (bare.exit + bare.entry).get());
@@ -213,11 +214,18 @@ fn model(costs: &CourseCosts) -> CostModel {
         switch_other_core: median(costs.wake_up),
         migration: bare.migration,
         interrupt: median(costs.interrupted_call) - median(costs.first_call),
-        timer: median(costs.timer),
+        timer: median(costs.timer) - median_of_chance(timer_spread),
+        timer_spread,
         timer_work: median(costs.timer_work),
         timer_wake: median(costs.timer_wake),
         op,
     }
+}
+
+/// The mean of an exponential distribution that has as much between its median and its 99th percentile: ln 50
+/// of it.
+const fn spread(cost: Cost) -> Nanos {
+    Nanos(cost.p99_ns.saturating_sub(cost.median_ns) * 1_000 / 3_912)
 }
 
 #[cfg(test)]
@@ -267,7 +275,16 @@ mod tests {
         assert_eq!(model.halt_exit + model.entry, Nanos(50_000));
         assert_eq!(model.kick, Nanos(70_000));
         assert_eq!(model.switch_same_core + model.park, Nanos(2_000));
-        assert_eq!(model.timer, Nanos(60_000));
+        // The 99th percentile is at twice the median: as for an exponential distribution from a bit above 0.
+        let (least, mean) = (model.timer.get() as f64, model.timer_spread.get() as f64);
+        assert!(
+            (least + mean * 2_f64.ln() - 60_000.0).abs() < 2.0,
+            "{least} {mean}"
+        );
+        assert!(
+            (least + mean * 100_f64.ln() - 120_000.0).abs() < 2.0,
+            "{least} {mean}"
+        );
         assert_eq!(model.park, Nanos(500));
         assert_eq!(model.check(), Ok(()));
     }

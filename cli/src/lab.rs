@@ -243,6 +243,10 @@ impl Choice {
         let mut model: CostModel = serde_json::from_slice(file)
             .context("the lab's cost model cannot be read")
             .machine()?;
+        if self.exact {
+            // What differs there from one timer to the next is no chance.
+            model = model.without_chance();
+        }
         let how = if self.exact { "exact lab" } else { "lab" };
         model.name = format!(
             "{how} (Linux {}, QEMU {})",

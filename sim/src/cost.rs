@@ -1,6 +1,6 @@
 //! What the machine's own work costs: the only thing that `sim` assumes about hardware.
 //!
-//! All figures are nanoseconds of virtual time, constant for a run. `stealtime doctor --calibrate`
+//! All figures are nanoseconds of virtual time, constant for a run but for one spread. `stealtime doctor --calibrate`
 //! measures them on a machine and stores them (see [`crate::stored`]); without that the figures of
 //! [`CostModel::bare_hardware`] count.
 
@@ -66,6 +66,11 @@ pub struct CostModel {
     /// How late a timer is reported.
     #[serde(rename = "timer_ns")]
     pub timer: Nanos,
+    /// How much later still it is by chance, on average (exponentially distributed; the plan's seed decides). Without
+    /// it slices on several cores end at the same instants for ever, which no machine keeps up, and which lock
+    /// holders and waiters depend on.
+    #[serde(rename = "timer_spread_ns")]
+    pub timer_spread: Nanos,
     /// What serving a timer takes from the vCPU on the run's first core. 0 where the timer thread has a
     /// core beside those of the run.
     #[serde(rename = "timer_work_ns")]
@@ -124,6 +129,7 @@ impl CostModel {
             migration: Nanos(2_000),
             interrupt: Nanos(500),
             timer: Nanos(1_000),
+            timer_spread: Nanos::ZERO,
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
             op: Nanos(20),
@@ -149,9 +155,20 @@ impl CostModel {
             migration: Nanos::ZERO,
             interrupt: Nanos::ZERO,
             timer: Nanos::ZERO,
+            timer_spread: Nanos::ZERO,
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
             op: Nanos(1),
+        }
+    }
+
+    /// The same with what is late by chance at its median instead.
+    #[must_use]
+    pub fn without_chance(self) -> Self {
+        Self {
+            timer: self.timer + median_of_chance(self.timer_spread),
+            timer_spread: Nanos::ZERO,
+            ..self
         }
     }
 
@@ -180,7 +197,7 @@ impl CostModel {
 
     /// Every cost with the name of its field in JSON.
     #[must_use]
-    pub const fn fields(&self) -> [(&'static str, Nanos); 16] {
+    pub const fn fields(&self) -> [(&'static str, Nanos); 17] {
         [
             ("exit_ns", self.exit),
             ("halt_exit_ns", self.halt_exit),
@@ -195,11 +212,18 @@ impl CostModel {
             ("migration_ns", self.migration),
             ("interrupt_ns", self.interrupt),
             ("timer_ns", self.timer),
+            ("timer_spread_ns", self.timer_spread),
             ("timer_work_ns", self.timer_work),
             ("timer_wake_ns", self.timer_wake),
             ("op_ns", self.op),
         ]
     }
+}
+
+/// The median of an exponential distribution with this mean, of at most an hour: ln 2 of it.
+#[must_use]
+pub const fn median_of_chance(mean: Nanos) -> Nanos {
+    Nanos(mean.0 * 693_147 / 1_000_000)
 }
 
 #[cfg(test)]
@@ -222,6 +246,21 @@ mod tests {
         };
         let message = slow.check().expect_err("two seconds").to_string();
         assert!(message.contains("kick_ns is 2.00 s"), "{message}");
+    }
+
+    #[test]
+    fn half_of_what_is_late_by_chance_is_later_than_without_chance() {
+        let spread = Nanos(10_000);
+        let chancy = CostModel {
+            timer_spread: spread,
+            ..CostModel::free()
+        };
+        let without = chancy.without_chance();
+        assert_eq!(without.timer_spread, Nanos::ZERO);
+        let mut rng = stealtime_guest::rng::Rng::new(1, 2);
+        let later = (0..10_000).filter(|_| rng.exponential(spread.0) > without.timer.0);
+        let part = later.count() as f64 / 10_000.0;
+        assert!((part - 0.5).abs() < 0.02, "{part}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::vcpu::{Place, Vcpu};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use stealtime_guest::rng::Rng;
 use stealtime_scheduler::dispatcher::{Dispatcher, Output};
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::ids::{CoreId, VcpuId};
@@ -25,6 +26,8 @@ use stealtime_workloads::run::{Plan, VmFailure};
 
 /// Slots taken between two looks at the stop flag and words on progress.
 const LOOK: u32 = 4_096;
+/// Which of the seed's streams chance takes: none of a vCPU's.
+const CHANCE: u64 = u64::MAX - 1;
 
 pub(crate) struct Machine<'run> {
     pub(crate) plan: &'run Plan,
@@ -39,6 +42,8 @@ pub(crate) struct Machine<'run> {
     pub(crate) changed: Vec<VcpuId>,
     pub(crate) failures: Vec<VmFailure>,
     pub(crate) timer_thread: TimerThread,
+    /// What is late by chance.
+    chance: Rng,
     /// The vCPU that gives its core back at this moment because it was asked to.
     pub(crate) leaver: Option<VcpuId>,
     /// By core: whose thread was overtaken by the next one before it slept.
@@ -77,6 +82,7 @@ impl<'run> Machine<'run> {
             changed: Vec::new(),
             failures: Vec::new(),
             timer_thread: TimerThread::default(),
+            chance: Rng::new(plan.seed, CHANCE),
             leaver: None,
             overtaken,
             alive: plan.vcpus.len(),
@@ -226,7 +232,8 @@ impl<'run> Machine<'run> {
     /// A timer that is due already comes one nanosecond later, so that a policy that always wants to
     /// be called at once cannot hold virtual time still.
     fn arm(&mut self, timer: Timer, at: Nanos) {
-        let due = (at + self.costs.timer).max(self.now + Nanos(1));
+        let late = self.costs.timer + Nanos(self.chance.exponential(self.costs.timer_spread.0));
+        let due = (at + late).max(self.now + Nanos(1));
         self.queue.set(Slot::Timer(timer), due);
         self.timer_armed(timer, at);
     }
