@@ -14,8 +14,6 @@ mod barrier;
 mod channel;
 mod context;
 mod mcs;
-#[cfg(test)]
-mod model;
 mod mutex;
 mod operation;
 mod osq;
@@ -24,8 +22,6 @@ mod pv;
 mod rwlock;
 mod sleepers;
 mod test_and_set;
-#[cfg(test)]
-mod threads;
 mod ticket;
 
 pub use context::{Context, Spin, Step};
@@ -274,26 +270,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_published_state_survives_its_word() {
-        for waits_for in [None, Some(0), Some(u16::MAX)] {
-            let state = State {
-                held: 3,
-                critical: 65_535,
-                waits_for,
-            };
-            assert_eq!(State::decode(state.encode()), state);
-        }
-    }
-
-    #[test]
-    fn every_kind_is_found_by_its_number() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_number(kind as u32), Some(kind));
-        }
-        assert_eq!(Kind::from_number(99), None);
-    }
-}
+mod tests;

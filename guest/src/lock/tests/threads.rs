@@ -1,6 +1,8 @@
 //! Tests of the locks with real threads on real memory.
 
-use super::{Context, Kind, Lock, Memory, Node, Operation, Step, Want};
+use super::LOCKS;
+use super::memory::Own;
+use crate::lock::{Context, Kind, Memory, Operation, State, Step, Want};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -32,35 +34,20 @@ impl Bed {
 }
 
 struct Vm {
-    locks: Vec<Lock>,
-    nodes: Vec<Node>,
+    own: Own,
     beds: Vec<Bed>,
 }
 
 impl Vm {
     fn new(kinds: &[Kind], vcpus: usize) -> Self {
-        let lock = |kind: &Kind| {
-            let lock = Lock::default();
-            lock.kind.store(*kind as u32, Ordering::Relaxed);
-            lock.size.store(2, Ordering::Relaxed);
-            lock
-        };
-        let vm = Self {
-            locks: kinds.iter().map(lock).collect(),
-            nodes: (0..vcpus).map(|_| Node::default()).collect(),
+        Self {
+            own: Own::new(kinds, vcpus),
             beds: (0..vcpus).map(|_| Bed::default()).collect(),
-        };
-        for node in &vm.nodes {
-            node.running.store(1, Ordering::Relaxed);
         }
-        vm
     }
 
     fn memory(&self) -> Memory<'_> {
-        Memory {
-            locks: &self.locks,
-            nodes: &self.nodes,
-        }
+        self.own.memory()
     }
 
     fn operate(&self, me: u32, want: Want, number: u16) {
@@ -85,7 +72,7 @@ impl Vm {
     fn disturb(&self, done: &AtomicBool) {
         let mut turn = 0;
         while !done.load(Ordering::Relaxed) {
-            let running = &self.nodes[turn % self.nodes.len()].running;
+            let running = &self.own.nodes[turn % self.own.nodes.len()].running;
             running.store(0, Ordering::Relaxed);
             std::thread::yield_now();
             running.store(1, Ordering::Relaxed);
@@ -93,17 +80,6 @@ impl Vm {
         }
     }
 }
-
-const LOCKS: [Kind; 8] = [
-    Kind::TestAndSet,
-    Kind::Ticket,
-    Kind::Mcs,
-    Kind::Mutex,
-    Kind::MutexHandOff,
-    Kind::PreemptableTicket,
-    Kind::Pv,
-    Kind::ReadWrite,
-];
 
 #[test]
 fn only_one_thread_at_a_time_has_a_lock_and_none_waits_for_ever() {
@@ -136,7 +112,7 @@ fn only_one_thread_at_a_time_has_a_lock_and_none_waits_for_ever() {
         });
         assert_eq!(total.into_inner(), u64::from(3 * ROUNDS), "{kind:?}");
         for me in 0..3 {
-            assert_eq!(vm.memory().seen(me), super::State::default(), "{kind:?}");
+            assert_eq!(vm.memory().seen(me), State::default(), "{kind:?}");
         }
     }
 }
@@ -162,7 +138,11 @@ fn every_message_sent_is_received_once_through_a_channel_for_two() {
             }
             scope.spawn(|| vm.disturb(&done));
         });
-        assert_eq!(vm.locks[0].count.load(Ordering::Relaxed), 0, "{guard:?}");
+        assert_eq!(
+            vm.own.locks[0].count.load(Ordering::Relaxed),
+            0,
+            "{guard:?}"
+        );
     }
 }
 
@@ -198,7 +178,7 @@ fn readers_share_and_never_meet_a_writer() {
 fn nobody_passes_a_barrier_before_all_have_come() {
     const ROUNDS: u32 = 500;
     let vm = Vm::new(&[Kind::Barrier], 3);
-    vm.locks[0].size.store(3, Ordering::Relaxed);
+    vm.own.locks[0].size.store(3, Ordering::Relaxed);
     let come = AtomicU32::new(0);
     std::thread::scope(|scope| {
         for me in 0..3 {
