@@ -144,12 +144,12 @@ fn take_what_there_is(steps: &mut [Step], kinds: &[LockKind]) {
     }
 }
 
-/// Where turns are lent there are no reader-writer locks. Their readers are not known, nor who is at the front of
-/// their queue, so one who spins for it and is waited for itself has the turns of those who wait for it; where
-/// they come first again and again and pay for nothing, as with `pi` or the boost of `credit`, those whom it
-/// spins for never run.
+/// Where turns are lent or given away there are no reader-writer locks. Their readers are not known, nor who is
+/// at the front of their queue, so turns go to others who spin for the lock and are waited for, or hold another
+/// one. Where these come first again and again (nobody pays with `pi`, `credit` boosts who wakes, a directed
+/// yield asks no policy), those for whom they spin never run.
 fn known_owners(policy: &str, kinds: &mut [LockKind]) {
-    let lends = ["+pi", "+proxy", "+relay"];
+    let lends = ["+pi", "+proxy", "+relay", "+yieldto"];
     let lends = lends.iter().any(|layer| policy.contains(layer));
     for kind in kinds {
         if lends && *kind == LockKind::Rwlock {
