@@ -261,14 +261,11 @@ fn by_weight(params: &mut VcpuParams, rank: Rank) {
     });
 }
 
-const RANKED: [Ranked; 4] = [
+/// Not `cfs`: there an owner of nice 19 that wakes in its section can wait for 170 ms although the heaviest waits
+/// for it (one tree in 10,000 or fewer).
+const RANKED: [Ranked; 3] = [
     Ranked {
         policy: "eevdf",
-        rank: by_nice,
-        turn: |_| 3 * MS,
-    },
-    Ranked {
-        policy: "cfs",
         rank: by_nice,
         turn: |_| 3 * MS,
     },
