@@ -39,6 +39,11 @@ const PATIENCE: &[(&str, Nanos, &str)] = &[
         Nanos::from_secs(10),
         "who sleeps often keeps the priority of a sleeper, and goes first",
     ),
+    (
+        "relaxed",
+        Nanos::from_secs(10),
+        "who was halted for long is stopped until a sibling with little of a core has caught up",
+    ),
 ];
 
 /// By how much a lighter vCPU may be ahead of a heavier one after 30 s, where a second and a half

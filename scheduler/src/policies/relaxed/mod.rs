@@ -68,6 +68,8 @@ pub const INFO: PolicyInfo = PolicyInfo {
         "Halted vCPUs hold nobody back, so a guest that spins instead of halting is stopped more often.",
         "generation=esx2 leaves cores idle as strict gang scheduling does: a narrow VM's turn wastes \
          what a wide one could use.",
+        "Being halted is progress, so who was halted for long is as far ahead when it wakes. It stands stopped until \
+         its slowest runnable sibling has caught up: for seconds, if that one has little of a core.",
         "A VM of a single vCPU is never stopped.",
     ],
     options: &[

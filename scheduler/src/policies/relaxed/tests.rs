@@ -61,6 +61,21 @@ fn who_wakes_from_a_halt_is_no_laggard() {
 }
 
 #[test]
+fn who_was_halted_for_long_is_stopped_until_a_sibling_with_half_a_core_has_caught_up() {
+    // By then its sibling has run for 250 ms, and it has made 500 ms of progress.
+    let late = first_then(&[Step::Sleep(ms(500))], &[FOREVER]);
+    let mut world = World::new("relaxed", 1, vms(&[&[spin(), late], &spinners(1)]));
+    world.run_until(secs(2));
+    let stops = stops(&world, 1);
+    let [(stopped, true), (released, false), ..] = stops[..] else {
+        panic!("{stops:?}");
+    };
+    assert!(stopped >= ms(500) && stopped <= ms(502), "{stopped}");
+    let length = released.since(stopped);
+    assert!(length > ms(300) && length < ms(700), "{length}");
+}
+
+#[test]
 fn a_limit_of_0_stops_nobody() {
     let mut world = World::new("relaxed:costop=0", 1, vms(&[&spinners(4)]));
     world.run_until(secs(4));
