@@ -339,8 +339,11 @@ pub enum Input {
 }
 
 impl Input {
-    /// Whether something may be decided on this input. Before it, the driver tells what guests say of
-    /// their locks.
+    /// Whether the driver looks at what guests say of their locks before it tells of this input.
+    ///
+    /// It need not before the others. They follow at once upon an input that it did so before (a grant, a
+    /// call), or they tell what it has just seen itself; what is decided on them, such as a kick at guest entry,
+    /// goes by what was known then.
     #[must_use]
     pub const fn decides(&self) -> bool {
         !matches!(

@@ -74,7 +74,12 @@ impl Told {
         concerned.clear();
         if dispatcher.lock_aware() {
             on_cores(dispatcher, &mut concerned);
-            concerned.extend(&self.waiting);
+            let running = concerned.len();
+            for &vcpu in &self.waiting {
+                if !concerned[..running].contains(&vcpu) {
+                    concerned.push(vcpu);
+                }
+            }
         } else {
             whose_cores(dispatcher, input, &mut concerned);
         }
@@ -94,8 +99,12 @@ impl Told {
             return;
         }
         match (before.waits_for, locks.waits_for) {
-            (None, Some(_)) => drop(self.waiting.insert(vcpu)),
-            (Some(_), None) => drop(self.waiting.remove(&vcpu)),
+            (None, Some(_)) => {
+                self.waiting.insert(vcpu);
+            }
+            (Some(_), None) => {
+                self.waiting.remove(&vcpu);
+            }
             _ => {}
         }
         news.push(Input::Locks { vcpu, locks });
@@ -121,7 +130,9 @@ impl Told {
                     // It may have come to the lock and lost its core since it was last looked at.
                     self.locks_of(owner, seats, news);
                 }
-                None => drop(self.owners.remove(&lock)),
+                None => {
+                    self.owners.remove(&lock);
+                }
             }
             news.push(Input::GuestOwner { lock, owner });
         }

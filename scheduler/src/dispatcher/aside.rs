@@ -16,8 +16,9 @@ impl Dispatcher {
         self.go_behind(vcpu, behind);
     }
 
-    /// The same of one that was taken to be queued, or would be.
-    pub(super) fn steps_aside(
+    /// The same, and tells: of one that readers of the events would else take to be queued. Where it blocks or
+    /// somebody borrows its turn, that tells.
+    pub(super) fn set_aside_and_tell(
         &mut self,
         core: CoreId,
         vcpu: VcpuId,

@@ -39,12 +39,12 @@ impl Dispatcher {
         match (end, asleep) {
             (End::Runnable(owner), _) => Some(self.lend(core, vcpu, owner, slice)),
             (End::OnCore(owner) | End::Asleep(owner), Some(_)) => {
-                self.steps_aside(core, vcpu, Some(owner), out);
+                self.set_aside_and_tell(core, vcpu, Some(owner), out);
                 None
             }
             // Its wake-up is on the way, or will never come.
             (End::Free | End::Circle, Some(_)) => {
-                self.steps_aside(core, vcpu, None, out);
+                self.set_aside_and_tell(core, vcpu, None, out);
                 self.look_for_deadlock(vcpu, out);
                 None
             }

@@ -125,7 +125,7 @@ impl Dispatcher {
                     spin.sticky()
                 });
                 if sticky {
-                    self.steps_aside(core, vcpu, Some(target), out);
+                    self.set_aside_and_tell(core, vcpu, Some(target), out);
                 } else {
                     let why = Enqueue::Yield(core);
                     left.own = Some((vcpu, self.requeue(vcpu, why, out)));

@@ -9,6 +9,8 @@ pub struct Cost {
     pub samples: usize,
     /// Half of the samples are no larger.
     pub median_ns: u64,
+    /// 90 of 100 are no larger.
+    pub p90_ns: u64,
     /// 99 of 100 are no larger.
     pub p99_ns: u64,
 }
@@ -26,6 +28,7 @@ impl Cost {
         Some(Self {
             samples: samples.len(),
             median_ns: *rank(50)?,
+            p90_ns: *rank(90)?,
             p99_ns: *rank(99)?,
         })
     }
