@@ -126,6 +126,7 @@ proptest! {
                 handling: Nanos(900),
                 leaving: Nanos(600),
                 park: Nanos(1_300),
+                timer_spread: Nanos(4_000),
                 timer_work: Nanos(2_900),
                 timer_wake: Nanos(2_100),
                 ..CostModel::bare_hardware()

@@ -5,6 +5,7 @@ mod determinism;
 mod endings;
 mod guest_locks;
 mod interrupts;
+mod late_timers;
 mod ledger;
 mod lock_graphs;
 mod own_policy;

@@ -51,7 +51,7 @@ fn a_place_on_another_core_than_its_last_is_told() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases() / 4, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: (cases() / 4).max(1), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The dispatcher's own books are compared after every input.
     #[test]
