@@ -1,9 +1,12 @@
-//! What the host took from a run's threads, put where it was taken, and a watch that leaves it out.
+//! What the host took from a run's threads, put where it was taken.
 //!
 //! The host tells how long a vCPU's thread waited for it when that thread leaves its core: after the
 //! end of what was measured, often. How much of it came before the thread's arrival on the core is
 //! known, from the grant to the arrival; that part is put there, and only the rest where it was told.
 //! A timer of which the dispatcher was told late was kept waiting by the host too.
+//!
+//! The simulator's delays and late timers are modelled on the host's. They are told and left out by the same
+//! rule, so that a figure means the same on every backend.
 
 use std::collections::BTreeMap;
 use stealtime_scheduler::effect::Effect;
@@ -12,9 +15,6 @@ use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::{Input, Timer};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::Entry;
-
-/// A delay by the host below this is not told from the platform's own costs.
-const IN_PASSING: Nanos = Nanos::from_micros(100);
 
 /// Time that the host took, as far as it was taken before an instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,13 +42,21 @@ impl LateTimers {
             }) => {
                 self.armed.insert(vcpu, at);
             }
+            Entry::Effect(Effect::Cancel {
+                timer: Timer::Wake(vcpu),
+            }) => {
+                self.armed.remove(&vcpu);
+            }
             Entry::Input(
                 at,
                 Input::TimerDue {
                     timer: Timer::Wake(vcpu),
                 },
             ) => {
-                if let Some(due) = self.armed.remove(&vcpu) {
+                // A report before its time is of an earlier arming: it was on its way.
+                let armed = self.armed.get(&vcpu).copied();
+                if let Some(due) = armed.filter(|due| *due <= at) {
+                    self.armed.remove(&vcpu);
                     let time = at.since(due);
                     self.late.push((vcpu, Taken { at, time }));
                 }
@@ -98,54 +106,6 @@ pub(super) fn taken(events: &[Event]) -> Vec<Taken> {
     all
 }
 
-/// Takes a time on a core of the run, less what the host took of it.
-///
-/// What was taken may have begun before the watch was started: if it is longer than the whole time,
-/// nothing is known of it. Threads and timers may be kept waiting at once, so the greater of the two
-/// counts and not their sum.
-#[derive(Default, Debug)]
-pub(super) struct Stopwatch {
-    since: Option<Nanos>,
-    threads: Nanos,
-    timers: Nanos,
-}
-
-impl Stopwatch {
-    pub(super) fn start(&mut self, now: Nanos) {
-        *self = Self {
-            since: Some(now),
-            ..Self::default()
-        };
-    }
-
-    /// Starts it unless it runs.
-    pub(super) fn go_on(&mut self, now: Nanos) {
-        if self.since.is_none() {
-            self.start(now);
-        }
-    }
-
-    /// What the host takes in passing, interrupts of its own say, is the platform's and stays in.
-    pub(super) fn threads_waited(&mut self, taken: Taken) {
-        if taken.time >= IN_PASSING {
-            self.threads += taken.time;
-        }
-    }
-
-    /// The same of the thread that serves timers.
-    pub(super) fn timers_waited(&mut self, taken: Taken) {
-        if taken.time >= IN_PASSING {
-            self.timers += taken.time;
-        }
-    }
-
-    pub(super) fn stop(&mut self, now: Nanos) -> Option<u64> {
-        let length = now.since(self.since.take()?);
-        let host = self.threads.max(self.timers);
-        (host < length).then(|| (length - host).get())
-    }
-}
-
 /// What was taken up to an instant, from the front of what is left.
 pub(super) fn up_to<'a>(left: &mut &'a [Taken], at: Nanos) -> &'a [Taken] {
     let count = left.partition_point(|taken| taken.at <= at);
@@ -161,40 +121,6 @@ mod tests {
 
     const fn ms(ms: u64) -> Nanos {
         Nanos::from_millis(ms)
-    }
-
-    fn took(time: Nanos) -> Taken {
-        Taken {
-            at: Nanos::ZERO,
-            time,
-        }
-    }
-
-    #[test]
-    fn what_the_host_took_is_no_delay_of_ours() {
-        let mut watch = Stopwatch::default();
-        watch.start(ms(10));
-        watch.threads_waited(took(ms(4)));
-        watch.threads_waited(took(Nanos::from_micros(5)));
-        assert_eq!(watch.stop(ms(15)), Some(ms(1).get()));
-        assert_eq!(watch.stop(ms(16)), None, "it does not run");
-        watch.go_on(ms(20));
-        watch.go_on(ms(21));
-        assert_eq!(watch.stop(ms(23)), Some(ms(3).get()));
-        // Most of it was before: how much is not known.
-        watch.start(ms(30));
-        watch.threads_waited(took(ms(4)));
-        assert_eq!(watch.stop(ms(32)), None);
-    }
-
-    #[test]
-    fn threads_and_timers_that_wait_at_once_are_not_taken_off_twice() {
-        let mut watch = Stopwatch::default();
-        watch.start(ms(10));
-        watch.threads_waited(took(ms(4)));
-        watch.timers_waited(took(ms(3)));
-        watch.timers_waited(took(ms(3)));
-        assert_eq!(watch.stop(ms(20)), Some(ms(4).get()));
     }
 
     #[test]
@@ -232,5 +158,20 @@ mod tests {
         let (at, time) = (ms(9), ms(4));
         assert_eq!(timers.of(VcpuId(1)), [Taken { at, time }]);
         assert_eq!(timers.of(VcpuId(0)), []);
+    }
+
+    #[test]
+    fn a_timer_that_was_cancelled_or_armed_anew_is_not_late_by_an_earlier_report() {
+        let timer = Timer::Wake(VcpuId(1));
+        let mut timers = LateTimers::default();
+        timers.entry(&Entry::Effect(Effect::Arm { timer, at: ms(5) }));
+        timers.entry(&Entry::Effect(Effect::Cancel { timer }));
+        timers.entry(&Entry::Input(ms(6), Input::TimerDue { timer }));
+        assert_eq!(timers.of(VcpuId(1)), []);
+        timers.entry(&Entry::Effect(Effect::Arm { timer, at: ms(10) }));
+        timers.entry(&Entry::Input(ms(7), Input::TimerDue { timer }));
+        timers.entry(&Entry::Input(ms(12), Input::TimerDue { timer }));
+        let (at, time) = (ms(12), ms(2));
+        assert_eq!(timers.of(VcpuId(1)), [Taken { at, time }]);
     }
 }

@@ -1,8 +1,9 @@
 //! A run as a reproduction's figures see it: the plan, the report, and every event.
 
 use super::distribution::Distribution;
-use super::host::{self, LateTimers, Stopwatch};
+use super::host::{self, LateTimers};
 use super::inversion::Inversion;
+use super::stopwatch::Stopwatch;
 use super::traffic::Traffic;
 use std::cell::OnceCell;
 use stealtime_report::Report;

@@ -101,7 +101,7 @@ pub(super) const KICKS: Measure = each("kicks a message", |run| {
 
 /// Core time in use for each sleep.
 pub(super) const A_SLEEP: Measure = Measure {
-    name: "core time in use, a sleep",
+    name: "core time for each sleep",
     unit: Unit::Time,
     figure: |run| {
         let traffic = run.traffic();

@@ -19,6 +19,7 @@ mod page;
 mod print;
 mod print_cases;
 mod rounds;
+mod stopwatch;
 mod sweep;
 mod traffic;
 

@@ -177,7 +177,8 @@ pub(super) enum Criterion {
 pub(super) struct Explained {
     /// The figures.
     pub(super) measures: &'static [Measure],
-    /// What they tell, without figures.
+    /// What they told where `docs/reproductions.md` was measured, without figures. Nothing ties it to the run
+    /// at hand: it is shown under that heading, and not where a row has no figure.
     pub(super) reading: &'static str,
     /// Whether the length of each core's queue over time is shown.
     pub(super) queues: bool,

@@ -221,6 +221,12 @@ impl RowOutcome {
         Estimate::of(&self.ratios())
     }
 
+    /// Whether each of its cases had a figure in some round.
+    fn complete(&self) -> bool {
+        let both = self.row.against.is_none() || self.against_estimate().is_some();
+        self.of_estimate().is_some() && both
+    }
+
     /// How many rounds there were.
     pub(super) fn rounds(&self) -> usize {
         self.of.len()
@@ -256,6 +262,11 @@ impl RowOutcome {
 }
 
 impl Outcome {
+    /// Whether every row has figures on both its sides.
+    pub(super) fn complete(&self) -> bool {
+        self.rows.iter().all(RowOutcome::complete)
+    }
+
     /// Whether no criterion fails.
     pub(super) fn met(&self) -> bool {
         self.rows.iter().all(|row| row.verdict().met != Some(false))
@@ -344,6 +355,7 @@ mod tests {
             against: vec![Some(1.0)],
         };
         assert_eq!(nothing.verdict().met, Some(false));
+        assert!(!nothing.complete() && outcome(&[1.0], &[1.0]).complete());
         assert_eq!(outcome(&[], &[]).verdict().met, Some(false));
     }
 

@@ -238,7 +238,9 @@ fn explained(page: &mut String, finding: &Reproduction, document: &Value) {
             let cores: Vec<_> = cores.map(lengths).collect();
             if !cores.is_empty() {
                 let queues = QueuesOverTime { step, cores };
-                let text = print_cases::queues(backend, &name(case), &queues);
+                let numbers = list(case, "cores").iter().filter_map(Value::as_u64);
+                let numbers: Vec<_> = numbers.filter_map(|n| u16::try_from(n).ok()).collect();
+                let text = print_cases::queues(backend, &name(case), &numbers, &queues);
                 let _ = write!(page, "\n```text\n{text}```\n");
             }
         }

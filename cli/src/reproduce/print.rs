@@ -10,6 +10,9 @@ use std::fmt::Write;
 use stealtime_report::compare::stats::Estimate;
 use stealtime_scheduler::time::Nanos;
 
+/// What stands above what figures told elsewhere.
+const READ_WHERE: &str = "What such figures told on the machine of docs/reproductions.md";
+
 /// Everything about one finding.
 pub(super) fn finding(reproduced: &Reproduced) -> String {
     let finding = reproduced.finding;
@@ -35,7 +38,10 @@ pub(super) fn finding(reproduced: &Reproduced) -> String {
         for outcome in &reproduced.outcomes {
             let _ = write!(text, "\n{}", self::explained(explained, outcome));
         }
-        let _ = writeln!(text, "\n{}", wrapped(explained.reading));
+        if reproduced.outcomes.iter().all(Outcome::complete) {
+            let reading = wrapped(explained.reading);
+            let _ = writeln!(text, "\n{READ_WHERE}\n{reading}");
+        }
     }
     if let Some(outcome) = reproduced.outcomes.last() {
         for case in &outcome.cases {
@@ -69,7 +75,7 @@ fn explained(explained: &Explained, outcome: &Outcome) -> String {
             let _ = write!(
                 text,
                 "\n{}",
-                print_cases::queues(outcome.backend, name, queues)
+                print_cases::queues(outcome.backend, name, &case.plan.cores, queues)
             );
         }
     }
@@ -130,6 +136,7 @@ fn count(n: usize, what: &str) -> String {
 
 fn wrapped(text: &str) -> String {
     let options = textwrap::Options::new(100)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
         .initial_indent("  ")
         .subsequent_indent("  ");
     textwrap::fill(text, options)

@@ -10,7 +10,7 @@ use stealtime_scheduler::ids::{CoreId, VcpuId};
 use stealtime_scheduler::time::Nanos;
 
 /// What is shown over time has so many steps.
-const STEPS: usize = 24;
+const STEPS: usize = 12;
 /// Each of this length, or shorter if the run is too short for that.
 const STEP: Nanos = Nanos::from_millis(1);
 
@@ -96,8 +96,10 @@ struct Watch {
     on: Vec<Option<CoreId>>,
     asleep: Vec<bool>,
     busy: usize,
-    /// How many are queued and could run.
-    could_run: usize,
+    /// Whether somebody has the core, for each core.
+    taken: Vec<bool>,
+    /// How many are queued at each core and could run.
+    could_run: Vec<usize>,
     now: u64,
     from: u64,
     to: u64,
@@ -114,7 +116,7 @@ impl Watch {
         };
         let idle = self.sums.cores.saturating_sub(self.busy);
         self.sums.idle += idle as u64 * time;
-        if idle > 0 && self.could_run > 0 {
+        if self.strands() {
             self.sums.stranded += time;
         }
         let lengths = self.queues.lengths();
@@ -143,17 +145,32 @@ impl Watch {
             _ => None,
         };
         let concerned = [Some(event.vcpu), donor];
-        let concerned = || concerned.into_iter().flatten();
-        let before = concerned().filter(|vcpu| self.waits(*vcpu)).count();
+        self.recount(concerned, |count| *count -= 1);
         self.queues.event(event);
         self.moved(event);
-        let after = concerned().filter(|vcpu| self.waits(*vcpu)).count();
-        self.could_run = self.could_run + after - before;
+        self.recount(concerned, |count| *count += 1);
     }
 
-    /// Whether it is queued and could run.
-    fn waits(&self, vcpu: VcpuId) -> bool {
-        self.queues.of(vcpu).is_some() && !self.asleep[vcpu.index()]
+    /// Changes the count at the queue of each of these that could run.
+    fn recount(&mut self, vcpus: [Option<VcpuId>; 2], change: fn(&mut usize)) {
+        for vcpu in vcpus.into_iter().flatten() {
+            if let Some(core) = self.waits_at(vcpu) {
+                change(&mut self.could_run[core.index()]);
+            }
+        }
+    }
+
+    /// At which core it is queued, if it could run.
+    fn waits_at(&self, vcpu: VcpuId) -> Option<CoreId> {
+        let core = self.queues.of(vcpu)?;
+        (!self.asleep[vcpu.index()] && core.index() < self.could_run.len()).then_some(core)
+    }
+
+    /// Whether a core idles while somebody who could run is queued at another.
+    fn strands(&self) -> bool {
+        let all: usize = self.could_run.iter().sum();
+        let mut cores = self.taken.iter().zip(&self.could_run);
+        cores.any(|(taken, here)| !taken && all > *here)
     }
 
     fn count(&mut self, kind: EventKind, vcpu: VcpuId) {
@@ -176,18 +193,28 @@ impl Watch {
             EventKind::Granted(core) if self.on[vcpu].is_none() => {
                 self.on[vcpu] = Some(core);
                 self.busy += 1;
+                self.set_taken(core, true);
             }
             EventKind::Preempted(..)
             | EventKind::Yielded(_)
             | EventKind::Blocked(_)
             | EventKind::Retired(_) => {
-                self.busy -= usize::from(self.on[vcpu].take().is_some());
+                if let Some(core) = self.on[vcpu].take() {
+                    self.busy -= 1;
+                    self.set_taken(core, false);
+                }
                 if matches!(event.kind, EventKind::Blocked(_)) {
                     self.asleep[vcpu] = true;
                 }
             }
             EventKind::Woken(_) => self.asleep[vcpu] = false,
             _ => {}
+        }
+    }
+
+    fn set_taken(&mut self, core: CoreId, taken: bool) {
+        if let Some(there) = self.taken.get_mut(core.index()) {
+            *there = taken;
         }
     }
 }
@@ -203,7 +230,8 @@ impl Run<'_> {
             on: vec![None; vcpus],
             asleep: vec![false; vcpus],
             busy: 0,
-            could_run: 0,
+            taken: vec![false; cores],
+            could_run: vec![0; cores],
             now: 0,
             from: from.get(),
             to: to.get(),
@@ -281,7 +309,7 @@ mod tests {
             (2, 1, 1)
         );
         let expected = QueuesOverTime {
-            step: Nanos(8),
+            step: Nanos(16),
             cores: vec![vec![1.0; STEPS], vec![0.0; STEPS]],
         };
         assert_eq!(traffic.over_time(), expected, "from 200 ns on");
@@ -304,5 +332,21 @@ mod tests {
         ]);
         assert_eq!(traffic.stranded(), Some(50.0 / 100.0));
         assert_eq!(traffic.fullest(), Some(1.0));
+    }
+
+    #[test]
+    fn who_is_queued_at_the_core_that_idles_is_not_stranded() {
+        let traffic = after(&[
+            (0, 0, EventKind::Mark(Mark::MeasureStart)),
+            (0, 0, EventKind::Granted(CoreId(0))),
+            // 60 ns: the core that idles is the one where it is queued.
+            (0, 1, EventKind::Woken(WakeSource::Timer)),
+            (0, 1, EventKind::Placed(CoreId(1))),
+            // 40 ns: now it is queued at the other.
+            (60, 1, EventKind::Placed(CoreId(0))),
+            (100, 0, EventKind::Mark(Mark::MeasureEnd)),
+        ]);
+        assert_eq!(traffic.stranded(), Some(40.0 / 100.0));
+        assert_eq!(traffic.idle(), Some(0.5));
     }
 }

@@ -59,12 +59,12 @@ The balancer, which moves threads from long queues to short ones now and then.",
             criteria: &[Criterion::OfAtLeast(0.2), Criterion::AgainstAtMost(0.05)],
         },
         Row {
-            name: "the longest queue, in mean queues",
+            name: "longest queue over mean queue",
             unit: Unit::Number,
             of: PICKED,
             against: Some(ASIDE),
             published: Published::said("no figure"),
-            figure: |run| Some(run.traffic().fullest()? / run.traffic().queue()?),
+            figure: fullest_over_mean,
             criteria: &[Criterion::RatioAtLeast(1.4)],
         },
         Row {
@@ -89,9 +89,9 @@ The balancer, which moves threads from long queues to short ones now and then.",
             measures::switches(Piece::Request),
         ],
         reading: "\
-Queues that sleepers are in are equally long together; the difference is where they wait and whether they \
-could run. Moved ones are queued together: one core's queue has nearly all of them, and which core that is \
-changes with the owner. That does no harm while they sleep. It does when the one that is given the mutex stays among \
+With either way of placing waiters anew about as many are queued in all; what differs is at which cores, and whether \
+they could run. Waiters that were moved are queued together: one core's queue has nearly all of them, and which \
+core that is changes with the owner. That does no harm while they sleep. It does when the one that is given the mutex stays among \
 them: the other core idles for as long as that one waits for a turn.",
         queues: true,
     }),
@@ -116,6 +116,11 @@ them: the other core idles for as long as that one waits for a turn.",
         },
     ],
 };
+
+fn fullest_over_mean(run: &Run<'_>) -> Option<f64> {
+    let queue = run.traffic().queue().filter(|queue| *queue > 0.0)?;
+    Some(run.traffic().fullest()? / queue)
+}
 
 fn turns(run: &Run<'_>) -> Option<f64> {
     let done = measures::requests(run);
