@@ -418,7 +418,7 @@ fn waiters_that_move_pile_up_at_one_core_while_the_other_idles() {
         figure(idles, "of") >= 0.5 && figure(idles, "against") <= 0.01,
         "{idles:#}"
     );
-    assert!(ratio(row(&report, "the longest queue", "back when picked")) >= 1.6);
+    assert!(ratio(row(&report, "longest queue", "back when picked")) >= 1.6);
     assert!(ratio(row(&report, "turns with the mutex", "back when picked")) <= 0.75);
     // What was seen is visible over time: nearly always one core's queue has nearly all of them.
     let cases = report["cases"].as_array().expect("a list");
@@ -430,10 +430,10 @@ fn waiters_that_move_pile_up_at_one_core_while_the_other_idles() {
         lengths.filter_map(Value::as_f64).collect()
     };
     let cores: Vec<_> = cores.map(lengths).collect();
-    assert_eq!((cores.len(), cores[0].len()), (2, 24));
+    assert_eq!((cores.len(), cores[0].len()), (2, 12));
     let steps = cores[0].iter().zip(&cores[1]);
     let piled = steps.filter(|(one, other)| one.max(**other) >= 7.0);
-    assert!(piled.count() >= 16, "{cores:?}");
+    assert!(piled.count() >= 8, "{cores:?}");
 }
 
 #[test]
