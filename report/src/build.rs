@@ -36,8 +36,9 @@ impl Report {
             .collect();
         let run = run(&collector, &vcpus, capacity, outcome);
         let (worst, mut diagnosis) = diagnosis::diagnose(plan, &mut collector, &vcpus, outcome);
-        let deadlocks = deadlock::all(plan, &collector);
-        diagnosis.text.extend(deadlocks.iter().map(deadlock::words));
+        let (deadlocks, sentences): (Vec<_>, Vec<_>) =
+            deadlock::all(plan, &collector).into_iter().unzip();
+        diagnosis.text.extend(sentences);
         let stall = stall::longest(plan, &collector);
         diagnosis.text.extend(stall.as_ref().map(stall::words));
         let interference = part(run.host_interference_ns as f64, capacity);

@@ -314,7 +314,8 @@ impl Collector {
     fn preempted(&mut self, vcpu: usize, why: PreemptReason) {
         let account = &mut self.accounts[vcpu];
         account.figures.preemptions[why as usize] += 1;
-        if account.guest_locks > 0 {
+        // Who waits for a lock itself and leaves to lend its turn keeps nobody waiting by it.
+        if account.guest_locks > 0 && why != PreemptReason::LockWait {
             account.figures.preemptions_in_lock += 1;
         }
         self.leave_core(vcpu);

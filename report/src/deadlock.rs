@@ -10,18 +10,28 @@ use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::Plan;
 
-/// All circles of a run, in the order in which they were found.
-pub(crate) fn all(plan: &Plan, collector: &Collector) -> Vec<DeadlockReport> {
+/// All circles of a run, in the order in which they were found, each with a sentence about it to follow the
+/// diagnosis.
+pub(crate) fn all(plan: &Plan, collector: &Collector) -> Vec<(DeadlockReport, String)> {
     let names = Names::new(plan);
-    let report = |circle: Vec<Link>| DeadlockReport {
-        from_ns: circle.iter().map(|link| link.since).max().unwrap_or(0),
-        circle: circle.iter().map(|link| named(&names, link)).collect(),
+    let report = |circle: Vec<Link>| {
+        let report = DeadlockReport {
+            from_ns: circle.iter().map(|link| link.since).max().unwrap_or(0),
+            circle: circle.iter().map(|link| named(&names, link)).collect(),
+        };
+        let owners = circle.iter().map(|link| names.parts(id(link.owner)));
+        let words = words(&report, owners);
+        (report, words)
     };
     collector.circles.told().into_iter().map(report).collect()
 }
 
+fn id(vcpu: usize) -> VcpuId {
+    VcpuId(u32::try_from(vcpu).unwrap_or(u32::MAX))
+}
+
 fn named(names: &Names, link: &Link) -> DeadlockLink {
-    let (vm, vcpu) = names.parts(VcpuId(u32::try_from(link.vcpu).unwrap_or(u32::MAX)));
+    let (vm, vcpu) = names.parts(id(link.vcpu));
     let (guest_lock, host_lock) = match link.wanted {
         Some(Wanted::Guest(lock)) => (Some(names.guest_lock(lock)), None),
         Some(Wanted::Host(lock)) => (None, Some(names.host_lock(lock).to_owned())),
@@ -35,10 +45,12 @@ fn named(names: &Names, link: &Link) -> DeadlockLink {
     }
 }
 
-/// A sentence about it, to follow the diagnosis.
-pub(crate) fn words(deadlock: &DeadlockReport) -> String {
-    let name = |link: &DeadlockLink| format!("{}/{}", link.vm, link.vcpu);
-    let owners = deadlock.circle.iter().cycle().skip(1);
+/// The sentence about a circle; `owners` are VM and vCPU of whom each of it waits for.
+fn words<'a>(
+    deadlock: &DeadlockReport,
+    owners: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
+    let name = |(vm, vcpu): (&str, &str)| format!("{vm}/{vcpu}");
     let waits = deadlock.circle.iter().zip(owners).map(|(link, owner)| {
         let lock = match (&link.guest_lock, &link.host_lock) {
             (Some(lock), _) => format!("guest lock `{lock}`"),
@@ -47,7 +59,7 @@ pub(crate) fn words(deadlock: &DeadlockReport) -> String {
         };
         format!(
             "{} waits for {lock}, which {} holds",
-            name(link),
+            name((&link.vm, &link.vcpu)),
             name(owner)
         )
     });

@@ -100,7 +100,7 @@ pub struct VcpuReport {
     pub preemptions: u64,
     /// The same by reason.
     pub preemptions_by_reason: BTreeMap<String, u64>,
-    /// Preemptions while it held a lock of its guest.
+    /// Preemptions while it held a lock of its guest, those to lend its turn (`lock-wait`) left out.
     pub preemptions_in_lock: u64,
     /// Times it was given a core other than its last.
     pub migrations: u64,

@@ -25,9 +25,10 @@ pub enum CostsError {
         /// Why.
         source: io::Error,
     },
-    /// The file is no cost model.
+    /// The file is no cost model, or not one of this version.
     #[error(
-        "{} is not a cost model; store a new one with `stealtime doctor --calibrate`, or remove it",
+        "{} is not a cost model of this version (an older one may have stored it); store a new one with \
+         `stealtime doctor --calibrate`, or remove it",
         path.display()
     )]
     Parse {
@@ -245,6 +246,14 @@ mod tests {
         let error = CostModel::at(&Place::Usual(path.clone())).expect_err("no model");
         assert!(matches!(error, CostsError::Parse { .. }));
         assert!(error.to_string().contains("costs.json"), "{error}");
+        let mut older = serde_json::to_value(CostModel::free()).expect("JSON");
+        let fields = older.as_object_mut().expect("an object");
+        assert!(fields.remove("timer_spread_ns").is_some());
+        fs::write(&path, older.to_string()).expect("a fresh directory");
+        let error = CostModel::load(&path).expect_err("a field is missing");
+        assert!(error.to_string().contains("older"), "{error}");
+        let why = std::error::Error::source(&error).map(ToString::to_string);
+        assert!(why.is_some_and(|why| why.contains("timer_spread_ns")));
         let free_ops = CostModel {
             op: stealtime_scheduler::time::Nanos::ZERO,
             ..CostModel::free()

@@ -145,6 +145,7 @@ fn failing(text: &mut String, results: &Results) {
 
 fn item(text: &mut String, line: &str) {
     let options = textwrap::Options::new(WIDTH)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
         .initial_indent("  * ")
         .subsequent_indent("    ");
     let _ = writeln!(text, "{}", textwrap::fill(line, options));

@@ -115,6 +115,7 @@ fn preemptions_are_counted_by_reason_and_those_in_a_guest_lock_apart() {
         (1, 0, PreemptReason::SliceEnd),
         (2, 1, PreemptReason::Wakeup),
         (3, 0, PreemptReason::Wakeup),
+        (5, 1, PreemptReason::LockWait),
     ] {
         tape.at(at, 0, EventKind::Running(C0));
         tape.at(at, 0, locks(held));
@@ -132,18 +133,18 @@ fn preemptions_are_counted_by_reason_and_those_in_a_guest_lock_apart() {
     tape.collector.close();
     let collector = tape.collector;
     let figures = &collector.accounts[0].figures;
-    assert_eq!(figures.preemptions, [1, 2, 0, 0, 0, 0, 0]);
+    assert_eq!(figures.preemptions, [1, 2, 0, 0, 0, 1, 0]);
     assert_eq!(
         (
             figures.preemptions_in_lock,
             figures.kicks,
             figures.migrations
         ),
-        (1, 3, 1)
+        (1, 4, 1)
     );
     assert_eq!(
         (collector.kick.report().count, collector.kick.report().max),
-        (3, 1)
+        (4, 1)
     );
 }
 

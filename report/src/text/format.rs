@@ -19,6 +19,7 @@ pub(crate) fn heading(text: &mut String, title: &str, unit: &str) {
 /// Running text, broken into lines and indented like a table.
 pub(crate) fn paragraph(text: &str) -> String {
     let options = textwrap::Options::new(WIDTH)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
         .initial_indent("  ")
         .subsequent_indent("  ");
     let mut lines = textwrap::fill(text, options);
@@ -104,6 +105,18 @@ pub(crate) fn grouped(n: u64) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+    #[test]
+    fn running_text_is_broken_at_blanks_and_never_within_a_name() {
+        let text = format!("{} victim-1/worker, and so on", "x".repeat(WIDTH - 12));
+        let lines = paragraph(&text);
+        let ends = lines.lines().map(|line| line.trim_start().to_owned());
+        let expected = [
+            "x".repeat(WIDTH - 12),
+            "victim-1/worker, and so on".to_owned(),
+        ];
+        assert_eq!(ends.collect::<Vec<_>>(), expected);
+    }
 
     #[test]
     fn digits_are_grouped_by_three() {

@@ -89,7 +89,8 @@ figures! {
     RequestMax = "request-max", Time;
     /// Requests that ended.
     Requests = "requests", Number;
-    /// Times it lost its core against its will while it held a lock of its guest.
+    /// Times it lost its core against its will while it held a lock of its guest. Who waits for a lock and lends
+    /// its turn is not meant.
     PreemptedInLock = "preempted-in-lock", Number;
     /// Jain's index of the run.
     Jain = "jain", Number;
