@@ -153,6 +153,26 @@ mod tests {
     }
 
     #[test]
+    fn the_holder_is_whom_the_dispatcher_named_though_not_all_of_the_circle_is_told() {
+        let plan = plan("rr", 3, 1);
+        let mut tape = Tape::new(&plan);
+        for vcpu in 0..3 {
+            tape.at(0, vcpu, EventKind::Admitted);
+        }
+        for (vcpu, owner) in [(0, 1), (1, 2)] {
+            let owner = VcpuId(owner);
+            tape.at(MS, vcpu, EventKind::Deadlock { owner });
+        }
+        tape.at(2 * MS, 0, EventKind::Mark(Mark::MeasureEnd));
+        let outcome = outcome(tape.collector.events);
+        let report = Report::build(&plan, "kvm", tape.collector, &outcome);
+        let said = "vm0/main waits for a lock, which vm1/main holds; \
+                    vm1/main waits for a lock, which vm2/main holds.";
+        let text = &report.diagnosis.text;
+        assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
     fn a_run_without_a_circle_says_nothing_of_one() {
         let report = crate::testing::starved();
         assert_eq!(report.deadlocks, []);
