@@ -14,8 +14,8 @@ pub(super) enum End {
     Runnable(VcpuId),
     /// One that has a core, or is on the way to it.
     OnCore(VcpuId),
-    /// One that waits for something that is no lock.
-    Asleep(VcpuId),
+    /// One that waits for something that is no lock, or spins in vain: a turn is of no use to it.
+    Stuck(VcpuId),
     /// Nobody: the lock is free, or its owner is not known.
     Free,
     /// The chain comes back to itself.
@@ -78,12 +78,12 @@ impl Dispatcher {
     fn end_at(&self, vcpu: VcpuId) -> End {
         let entry = &self.vcpus[vcpu.index()];
         match entry.state {
-            // It has the lock, and its wake-up is on the way.
-            State::Ready if entry.sleeps.is_some() => End::Asleep(vcpu),
+            // It has the lock, and its wake-up is on the way; or it spins, and nobody knows whom for.
+            State::Ready if entry.sleeps.is_some() || entry.spins_in_vain() => End::Stuck(vcpu),
             State::Ready => End::Runnable(vcpu),
             // A donor that waits no more has asked for its core back.
             State::Granted(..) | State::Running(_) | State::Lent(_) => End::OnCore(vcpu),
-            State::Aside | State::Blocked(_) => End::Asleep(vcpu),
+            State::Aside | State::Blocked(_) => End::Stuck(vcpu),
             State::Unborn | State::Retired => End::Free,
         }
     }
@@ -101,7 +101,7 @@ impl Dispatcher {
                 let why = Enqueue::Preempted(core, PreemptReason::LockWait);
                 let _ = self.requeue(vcpu, why, out);
             }
-            End::OnCore(owner) | End::Asleep(owner) => self.set_aside(core, vcpu, Some(owner)),
+            End::OnCore(owner) | End::Stuck(owner) => self.set_aside(core, vcpu, Some(owner)),
             End::Free | End::Circle => self.set_aside(core, vcpu, None),
         }
     }
@@ -130,7 +130,7 @@ impl Dispatcher {
                     let home = self.requeue(vcpu, Enqueue::Wake, out);
                     self.consider_if_ready(home, vcpu, out);
                 }
-                End::OnCore(owner) | End::Asleep(owner) => self.go_behind(vcpu, Some(owner)),
+                End::OnCore(owner) | End::Stuck(owner) => self.go_behind(vcpu, Some(owner)),
                 End::Free | End::Circle => {}
             }
         }
@@ -144,5 +144,11 @@ impl super::Vcpu {
             State::Blocked(on) => Some(on),
             _ => self.sleeps,
         }
+    }
+
+    /// Whether whom it spins for is not helped by a turn that is lent to it, because nobody knows who that is.
+    /// One window does not tell: the lock may have come free as it ended, and it takes it with its next turn.
+    pub(super) const fn spins_in_vain(&self) -> bool {
+        self.windows_in_vain > 1
     }
 }

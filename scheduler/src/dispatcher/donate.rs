@@ -38,7 +38,7 @@ impl Dispatcher {
         }
         match (end, asleep) {
             (End::Runnable(owner), _) => Some(self.lend(core, vcpu, owner, slice)),
-            (End::OnCore(owner) | End::Asleep(owner), Some(_)) => {
+            (End::OnCore(owner) | End::Stuck(owner), Some(_)) => {
                 self.set_aside_and_tell(core, vcpu, Some(owner), out);
                 None
             }

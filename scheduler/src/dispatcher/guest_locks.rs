@@ -27,6 +27,24 @@ impl Dispatcher {
                 self.rouse(before, out);
             }
             self.line_up(lock, out);
+            self.no_longer_in_vain(lock, out);
+        }
+    }
+
+    /// Something is known of a lock: whom those that spin for it spin for, or that one of them may have it.
+    fn no_longer_in_vain(&mut self, lock: GuestLockId, out: &mut Output) {
+        let members = self.vms.get(lock.vm().index()).into_iter().flatten();
+        let counts = |vcpu: &&VcpuId| {
+            let entry = &self.vcpus[vcpu.index()];
+            entry.windows_in_vain > 0 && entry.guest.waits_for == Some(lock)
+        };
+        let spinners: Vec<_> = members.filter(counts).copied().collect();
+        for vcpu in spinners {
+            let in_vain = self.vcpus[vcpu.index()].spins_in_vain();
+            self.vcpu(vcpu).windows_in_vain = 0;
+            if in_vain {
+                self.rouse(vcpu, out);
+            }
         }
     }
 

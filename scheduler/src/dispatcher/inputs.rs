@@ -80,7 +80,11 @@ impl Dispatcher {
             }
             Input::HostUnlock { vcpu, lock } => self.host_unlock(vcpu, lock, out),
             Input::Locks { vcpu, locks } => {
-                self.vcpu(vcpu).guest = locks;
+                let entry = self.vcpu(vcpu);
+                if entry.guest.waits_for != locks.waits_for {
+                    entry.windows_in_vain = 0;
+                }
+                entry.guest = locks;
                 self.policy.locks(self.now, vcpu, locks);
                 let (held, critical, waits_for) = (locks.held, locks.critical, locks.waits_for);
                 self.emit(

@@ -98,7 +98,7 @@ impl Dispatcher {
                         End::Runnable(owner) => {
                             self.turn_goes_on(core, vcpu, owner, rest, &mut left, out);
                         }
-                        End::OnCore(owner) | End::Asleep(owner) => {
+                        End::OnCore(owner) | End::Stuck(owner) => {
                             self.set_aside(core, vcpu, Some(owner));
                         }
                         End::Free | End::Circle => self.set_aside(core, vcpu, None),
@@ -183,7 +183,7 @@ impl Dispatcher {
                 let end = self.chain_end(vcpu);
                 if !self.lends(on) || !matches!(end, End::Runnable(_)) {
                     self.put(vcpu, State::Blocked(on));
-                    if let End::OnCore(owner) | End::Asleep(owner) = end
+                    if let End::OnCore(owner) | End::Stuck(owner) = end
                         && self.lends(on)
                     {
                         self.go_behind(vcpu, Some(owner));

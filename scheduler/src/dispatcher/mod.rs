@@ -139,6 +139,9 @@ struct Vcpu {
     sleeps: Option<Waits>,
     /// The guest's last word on its locks.
     guest: GuestLocks,
+    /// For how many windows it has spun for a lock, at the ends of which nobody was known to own it, nor
+    /// between them.
+    windows_in_vain: u8,
     /// It is set aside until this one leaves its core, wakes, or gives up a lock.
     behind: Option<VcpuId>,
     /// It has moved to the queue of its owner's core.
@@ -424,6 +427,7 @@ impl Vcpu {
             told: None,
             sleeps: None,
             guest: GuestLocks::default(),
+            windows_in_vain: 0,
             behind: None,
             moved: false,
             followers: Vec::new(),

@@ -17,6 +17,10 @@ impl Dispatcher {
         self.emit(out, vcpu, EventKind::SpunTooLong(lock));
         self.look_for_deadlock(vcpu, out);
         self.call_back_runnable(vcpu, out);
+        if !self.guest_owners.contains_key(&lock) {
+            let windows = &mut self.vcpu(vcpu).windows_in_vain;
+            *windows = windows.saturating_add(1);
+        }
         let lent = self.cores[core.index()].donor.is_some();
         if self.chain().is_some()
             && let End::Runnable(owner) = self.chain_end(vcpu)

@@ -2,7 +2,7 @@
 //!
 //! The dispatcher tells where it queues a vCPU only if that is news ([`EventKind::Placed`]). This is
 //! the other side of that rule. A vCPU that is queued while it uses the turn of another one counts
-//! as what it is, on a core.
+//! as being on its core, and on no queue.
 //!
 //! # Invariants
 //! The length of a queue is the number of vCPUs that are queued there. What a policy moves between

@@ -17,7 +17,8 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
     quirks: &[
         "A waiter that is set aside and comes back does so as after a sleep, with what the policy gives to that.",
         "The owner pays: after a long critical section it has to wait for its share, where with `proxy` its waiters do.",
-        "A read-held lock has no single owner: its first reader is followed.",
+        "A host lock held by readers has no single owner: its first reader is followed.",
+        chain::READERS,
     ],
     options: &[WINDOW, chain::hand_off("off")],
     build: |options| {

@@ -19,8 +19,9 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
     source: "Linux proxy execution, series v4 to v6 (2023): blocked_on, donor and curr, mutex hand-off, blocked_donor, sleeping owners",
     quirks: &[
         "Hand-off makes every contended mutex cost a switch: several times slower where sections are short.",
-        "With `blocked-donor=on` the first in line can be passed over, 8 times at most: the guests' mutexes bound it. The series does not, and one random lock graph in 30,000 starved one so.",
+        "With `blocked-donor=on` the first in line can be passed over, 8 times at most: the guests' mutexes bound it. The series does not, and the first in line can starve so.",
         "A donor that is set aside comes back as after a sleep.",
+        chain::READERS,
         "An owner whose own turn comes on another core while it uses a donor's does not run twice: its own claim waits.",
     ],
     options: &[

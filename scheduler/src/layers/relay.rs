@@ -19,7 +19,10 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
         "A sleeping mutex is handed to its first waiter once that one has woken in vain, so that a waiter is overtaken by at most one owner: its wait is bounded by two critical sections.",
     ],
     source: "our own, from what the proxy-execution series' author asked for: spin while a runnable owner of the blocked-on chain is on a core",
-    quirks: &["A spinning waiter loses up to `window` before it lends its turn."],
+    quirks: &[
+        "A spinning waiter loses up to `window` before it lends its turn.",
+        chain::READERS,
+    ],
     options: &[WINDOW, chain::hand_off("off")],
     build: |options| {
         Layer::Chain(Chain {

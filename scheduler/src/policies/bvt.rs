@@ -173,7 +173,7 @@ impl Bvt {
 impl Policy for Bvt {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight, or shares of a VM with a single vCPU";
-        params.only_weights("bvt", knows)?;
+        params.refuse_all_but_weights("bvt", knows)?;
         self.clients.push(Client {
             weight: i64::from(params.flat_weight("bvt")?),
             avt: 0,

@@ -195,8 +195,8 @@ impl Cfs {
 impl Policy for Cfs {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight or nice, or shares of a VM with a single vCPU";
-        params.no_slice("cfs", knows)?;
-        params.no_limits("cfs", knows)?;
+        params.refuse_slice("cfs", knows)?;
+        params.refuse_limits("cfs", knows)?;
         let weight = match params.nice {
             Some(nice) => i128::from(weight_of_nice(nice)),
             None => i128::from(params.flat_weight("cfs")?) * NICE_0,

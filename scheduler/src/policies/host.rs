@@ -52,9 +52,9 @@ fn own_core(vcpu: VcpuId) -> CoreId {
 impl Policy for Host {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "nice values, which are set on the threads; of all else the host is not told";
-        params.no_slice("host", knows)?;
-        params.no_limits("host", knows)?;
-        params.no_weights("host", knows)?;
+        params.refuse_slice("host", knows)?;
+        params.refuse_limits("host", knows)?;
+        params.refuse_weights("host", knows)?;
         Ok(())
     }
 

@@ -155,7 +155,7 @@ impl Lottery {
 impl Policy for Lottery {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight (its tickets), or shares of a VM with a single vCPU";
-        params.only_weights("lottery", knows)?;
+        params.refuse_all_but_weights("lottery", knows)?;
         let tickets = u64::from(params.flat_weight("lottery")?) * WHOLE;
         self.players.push(Player {
             tickets,

@@ -83,7 +83,7 @@ impl Null {
 impl Policy for Null {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "none: every vCPU has a core to itself";
-        params.nothing("null", knows)?;
+        params.refuse_all("null", knows)?;
         self.vcpus.push(Assigned::default());
         Ok(())
     }

@@ -64,7 +64,7 @@ impl RoundRobin {
 impl Policy for RoundRobin {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "none: all vCPUs are equal";
-        params.nothing("rr", knows)?;
+        params.refuse_all("rr", knows)?;
         self.home.push(CoreId(0));
         Ok(())
     }

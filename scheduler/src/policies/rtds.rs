@@ -206,10 +206,10 @@ impl Rtds {
 impl Policy for Rtds {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "period and budget";
-        params.no_nice("rtds", knows)?;
-        params.no_slice("rtds", knows)?;
-        params.no_cap("rtds", knows)?;
-        params.no_weights("rtds", knows)?;
+        params.refuse_nice("rtds", knows)?;
+        params.refuse_slice("rtds", knows)?;
+        params.refuse_cap("rtds", knows)?;
+        params.refuse_weights("rtds", knows)?;
         let period = params
             .period
             .unwrap_or(self.period)

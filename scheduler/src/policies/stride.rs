@@ -95,7 +95,7 @@ impl Stride {
 impl Policy for Stride {
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight (its tickets), or shares of a VM with a single vCPU";
-        params.only_weights("stride", knows)?;
+        params.refuse_all_but_weights("stride", knows)?;
         let tickets = i128::from(params.flat_weight("stride")?);
         self.clients.push(Client {
             tickets,

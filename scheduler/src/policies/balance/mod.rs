@@ -110,7 +110,7 @@ impl Policy for Balance {
 
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weight, or shares of a VM with a single vCPU";
-        params.only_weights("balance", knows)?;
+        params.refuse_all_but_weights("balance", knows)?;
         let weight = params.flat_weight("balance")?;
         self.add(params.vm.index(), weight);
         Ok(())

@@ -114,9 +114,9 @@ impl Policy for Credit {
 
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "shares and a cap per VM";
-        params.no_nice("credit", knows)?;
-        params.no_slice("credit", knows)?;
-        params.no_reservation("credit", knows)?;
+        params.refuse_nice("credit", knows)?;
+        params.refuse_slice("credit", knows)?;
+        params.refuse_reservation("credit", knows)?;
         let domain = params.vm.index();
         let shares = i64::from(params.group_shares("credit")?);
         while self.domains.len() <= domain {

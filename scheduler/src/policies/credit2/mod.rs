@@ -106,9 +106,9 @@ impl Policy for Credit2 {
 
     fn declare(&mut self, vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "shares and a cap per VM";
-        params.no_nice("credit2", knows)?;
-        params.no_slice("credit2", knows)?;
-        params.no_reservation("credit2", knows)?;
+        params.refuse_nice("credit2", knows)?;
+        params.refuse_slice("credit2", knows)?;
+        params.refuse_reservation("credit2", knows)?;
         let shares = i64::from(params.group_shares("credit2")?);
         self.budgets.declare(params.vm.index(), vcpu, params.cap);
         self.units.push(Unit {

@@ -219,21 +219,14 @@ impl Policy for Eevdf {
 
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "weights, nice values (either, not both) and slices from 0.1 ms to 100 ms";
-        params.no_limits("eevdf", knows)?;
-        let refused = |param| Refused {
-            policy: "eevdf",
-            param,
-            knows,
-        };
+        params.refuse_limits("eevdf", knows)?;
+        let refused = |param| Refused::unknown("eevdf", param, knows);
         let given = params.weight.is_some() || params.shares.is_some();
         let weight = match params.nice {
             Some(_) if given => return Err(refused("nice")),
             Some(nice) => i64::from(weight_of_nice(nice)),
             None => i64::from(params.flat_weight("eevdf")?) * 1024,
         };
-        if weight == 0 {
-            return Err(refused("weight"));
-        }
         let slice = params.slice.unwrap_or(self.slice);
         if !(SLICES.0..=SLICES.1).contains(&slice) {
             return Err(refused("slice"));

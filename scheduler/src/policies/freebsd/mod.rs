@@ -35,9 +35,9 @@ use crate::time::Nanos;
 /// What a vCPU may ask for: its nice value.
 pub(super) fn nice(policy: &'static str, params: &VcpuParams) -> Result<i64, Refused> {
     let knows = "nice values (-20 to 19)";
-    params.no_slice(policy, knows)?;
-    params.no_limits(policy, knows)?;
-    params.no_weights(policy, knows)?;
+    params.refuse_slice(policy, knows)?;
+    params.refuse_limits(policy, knows)?;
+    params.refuse_weights(policy, knows)?;
     Ok(i64::from(params.nice.unwrap_or(0)))
 }
 

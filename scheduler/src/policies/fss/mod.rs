@@ -73,7 +73,7 @@ pub const INFO: PolicyInfo = PolicyInfo {
         "Only ticks are charged: who always sleeps at the tick runs for nothing.",
         "A VM with 0 shares runs only when nobody else wants to.",
         "Until somebody has paid for a tick, a price is the lowest priority, for who has used nothing \
-         too: in scenario `many`, sleepers wait for up to 9 s at first.",
+         too: at first, who sleeps much waits for all the others.",
         illumos::CROWD,
         illumos::QUIRKS,
     ],
@@ -149,16 +149,16 @@ impl Policy for Fss {
 
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "shares per VM (0 to 65535, the same for all its vCPUs) and nice values";
-        params.no_slice("fss", knows)?;
-        params.no_limits("fss", knows)?;
-        let shares = params.group_shares_or_none("fss")?;
-        let refused = Refused {
-            policy: "fss",
-            param: "shares",
-            knows,
-        };
+        params.refuse_slice("fss", knows)?;
+        params.refuse_limits("fss", knows)?;
+        let shares = params.group_shares_or_zero("fss")?;
         if shares > MOST_SHARES {
-            return Err(refused);
+            return Err(Refused::Value {
+                policy: "fss",
+                param: "shares",
+                value: shares,
+                takes: "0 to 65535",
+            });
         }
         let known = self.projects.iter().find(|(vm, _)| *vm == params.vm);
         let project = match known {
@@ -170,7 +170,7 @@ impl Policy for Fss {
             }
         };
         if self.pool.projects[project].shares != u64::from(shares) {
-            return Err(refused);
+            return Err(Refused::unknown("fss", "shares", knows));
         }
         let user = if shares == 0 { 0 } else { NEW };
         self.threads.push(Thread {

@@ -214,7 +214,7 @@ impl Gang {
 impl Policy for Gang {
     fn declare(&mut self, vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "none: all VMs take turns";
-        params.nothing("gang", knows)?;
+        params.refuse_all("gang", knows)?;
         let vm = params.vm.index();
         if self.vms.len() <= vm {
             self.vms.resize_with(vm + 1, Vm::default);

@@ -23,9 +23,9 @@ pub(in crate::policies) const QUIRKS: &str = "\
     then is the policy not work-conserving.";
 
 pub(in crate::policies) const CROWD: &str = "\
-    Threads that begin at once, or are priced at once, queue on two cores: each goes to the first of the \
-    least busy ones or to the next, whose queue alone is compared, and a core with a thread of its own \
-    does not steal.";
+    Threads that begin together, or are priced together, all queue on the same two cores. Each is placed on the \
+    first of the least busy cores, or on the next one: only these two queues are compared. A core that has a \
+    thread of its own does not steal.";
 
 pub(in crate::policies) const CACHE: OptionInfo = OptionInfo {
     name: "cache",

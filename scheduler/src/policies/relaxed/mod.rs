@@ -175,7 +175,7 @@ impl Policy for Relaxed {
 
     fn declare(&mut self, vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "shares per VM, the same for all its vCPUs";
-        params.only_weights("relaxed", knows)?;
+        params.refuse_all_but_weights("relaxed", knows)?;
         let shares = params.group_shares("relaxed")?;
         self.add(vcpu, params.vm.index(), shares);
         Ok(())

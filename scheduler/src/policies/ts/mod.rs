@@ -121,9 +121,9 @@ impl Policy for Ts {
 
     fn declare(&mut self, _vcpu: VcpuId, params: &VcpuParams) -> Result<(), Refused> {
         let knows = "nice values (-20 to 19)";
-        params.no_weights("ts", knows)?;
-        params.no_slice("ts", knows)?;
-        params.no_limits("ts", knows)?;
+        params.refuse_weights("ts", knows)?;
+        params.refuse_slice("ts", knows)?;
+        params.refuse_limits("ts", knows)?;
         self.add(params.nice.unwrap_or(0));
         Ok(())
     }
