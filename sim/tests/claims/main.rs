@@ -2,6 +2,7 @@
 
 mod conserve;
 mod determinism;
+mod directed_yields;
 mod endings;
 mod guest_locks;
 mod heaviest_waiter;
