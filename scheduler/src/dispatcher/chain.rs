@@ -36,19 +36,20 @@ impl Dispatcher {
         self.chain().is_some() && matches!(on, Waits::HostLock(..) | Waits::GuestLock(_))
     }
 
-    /// The owner of the lock that a vCPU waits for, asleep or spinning.
+    /// The owner of the lock that a vCPU waits for, asleep or spinning. Of a guest lock only while its word
+    /// is that it waits for it: one that sleeps, or is on the way to, may have been given the lock meanwhile.
+    /// Then nobody may be left of whom it is known that they wait, and who owns the lock is not told.
     pub(super) fn waits_for(&self, vcpu: VcpuId) -> Option<VcpuId> {
         let entry = &self.vcpus[vcpu.index()];
         let owner = match (entry.waits(), entry.retry) {
             (Some(Waits::HostLock(lock, _)), _) | (None, Some((lock, _))) => {
                 self.locks.holder(lock)
             }
-            (Some(Waits::GuestLock(lock)), _) => self.guest_owners.get(&lock).copied(),
-            (Some(_), _) => None,
-            (None, None) => {
+            (Some(Waits::GuestLock(_)), _) | (None, None) => {
                 let lock = entry.guest.waits_for;
                 lock.and_then(|lock| self.guest_owners.get(&lock).copied())
             }
+            (Some(_), _) => None,
         };
         let gone = |owner: VcpuId| {
             matches!(

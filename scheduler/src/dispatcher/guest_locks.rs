@@ -24,6 +24,7 @@ impl Dispatcher {
             }
             // Who waits behind the last owner may be waiting for another one now.
             if let Some(before) = before {
+                self.not_in_a_circle(before);
                 self.rouse(before, out);
             }
             self.line_up(lock, out);

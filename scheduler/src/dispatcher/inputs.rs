@@ -81,10 +81,11 @@ impl Dispatcher {
             Input::HostUnlock { vcpu, lock } => self.host_unlock(vcpu, lock, out),
             Input::Locks { vcpu, locks } => {
                 let entry = self.vcpu(vcpu);
-                if entry.guest.waits_for != locks.waits_for {
+                let before = std::mem::replace(&mut entry.guest, locks);
+                if before.waits_for != locks.waits_for {
                     entry.windows_in_vain = 0;
+                    self.not_in_a_circle(vcpu);
                 }
-                entry.guest = locks;
                 self.policy.locks(self.now, vcpu, locks);
                 let (held, critical, waits_for) = (locks.held, locks.critical, locks.waits_for);
                 self.emit(

@@ -208,8 +208,8 @@ pub struct Dispatcher {
     guest_owners: BTreeMap<GuestLockId, VcpuId>,
     /// Who was put on a queue elsewhere while a core was being given away: to be considered there.
     placed: Vec<(VcpuId, CoreId)>,
-    /// A circle of waits that may be a trick of reading words one after the other, and since when.
-    suspects: Option<(Nanos, Vec<VcpuId>)>,
+    /// Circles of waits that may be tricks of reading words one after the other, and since when.
+    suspects: Vec<(Nanos, Vec<VcpuId>)>,
     wake_armed: Vec<Option<Nanos>>,
     periodic_armed: Vec<Option<Nanos>>,
     tick_armed: Option<Nanos>,
@@ -285,7 +285,7 @@ impl Dispatcher {
             locks: HostLocks::new(config.host_locks),
             guest_owners: BTreeMap::new(),
             placed: Vec::new(),
-            suspects: None,
+            suspects: Vec::new(),
             wake_armed: vec![None; config.vcpus.len()],
             periodic_armed: vec![None; config.vcpus.len()],
             tick_armed: None,

@@ -4,6 +4,7 @@ use super::{Behaviour, shown};
 
 const TESTS: &str = "dispatcher/tests/layers.rs";
 const CHAINS: &str = "dispatcher/tests/chains.rs";
+const CIRCLES: &str = "dispatcher/tests/circles.rs";
 const CHOICE: &str = "layers/yieldto.rs";
 
 pub(crate) const DELAY: &[Behaviour] = &[
@@ -97,8 +98,13 @@ pub(crate) const PROXY: &[Behaviour] = &[
     ),
     shown(
         "a real deadlock is told with its circle",
-        CHAINS,
+        CIRCLES,
         "two_that_wait_for_each_other_are_reported_with_their_circle",
+    ),
+    shown(
+        "who is given its lock on the way to sleep is in no circle",
+        CIRCLES,
+        "who_was_given_its_lock_on_the_way_to_sleep_waits_for_nobody",
     ),
     shown(
         "the best waiter waits for the sections before it and a constant",

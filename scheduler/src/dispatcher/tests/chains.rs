@@ -203,32 +203,6 @@ fn with_pi_the_owner_pays_and_with_proxy_the_waiter_does() {
 }
 
 #[test]
-fn two_that_wait_for_each_other_are_reported_with_their_circle() {
-    let one = first_then(
-        &[Step::GuestLock(0), Step::Run(ms(1)), Step::GuestLock(2)],
-        &[Step::Run(ms(1))],
-    );
-    let other = first_then(
-        &[Step::GuestLock(2), Step::Run(ms(1)), Step::GuestLock(0)],
-        &[Step::Run(ms(1))],
-    );
-    for policy in ["rr:quantum=1ms", "eevdf+proxy", "eevdf+pi"] {
-        let vcpus = vec![(plain(0), one.clone()), (plain(0), other.clone())];
-        let mut world = World::new(policy, 2, vcpus);
-        world.run_until(ms(50));
-        let told: Vec<_> = world
-            .events
-            .iter()
-            .filter_map(|event| match event.kind {
-                EventKind::Deadlock { owner } => Some((event.vcpu.0, owner.0)),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(told, [(0, 1), (1, 0)], "{policy}");
-    }
-}
-
-#[test]
 fn a_donor_that_is_gone_leaves_the_owner_on_its_own_account() {
     let owner = first_then(
         &[Step::GuestLock(0), Step::Run(ms(50)), Step::GuestUnlock(0)],

@@ -1,6 +1,7 @@
 //! The dispatcher's rules, one claim a test.
 
 mod chains;
+mod circles;
 mod hand_over;
 mod layers;
 mod lock_kinds;
