@@ -46,9 +46,7 @@ impl Dispatcher {
         self.close_books(core, vcpu, out);
         self.end_grace(core, out);
         let entry = self.cores[core.index()];
-        let rest = entry.slice_armed.map_or(Slice::Open, |at| {
-            Slice::For(at.since(self.now).max(Nanos(1)))
-        });
+        let rest = rest_of_turn(&entry, self.now);
         self.cores[core.index()] = Core {
             slice_armed: entry.slice_armed,
             ..Core::default()
@@ -83,7 +81,7 @@ impl Dispatcher {
         core: CoreId,
         vcpu: VcpuId,
         how: Leave,
-        rest: Slice,
+        rest: Option<Slice>,
         out: &mut Output,
     ) -> Left {
         let mut left = Left::default();
@@ -139,20 +137,23 @@ impl Dispatcher {
         left
     }
 
-    /// What is left of a waiter's turn goes to the owner. An owner that pays itself would get a turn
-    /// of its own, and the two could hand the core to each other for ever: there the policy decides.
+    /// What is left of a waiter's turn goes to the owner. If nothing is, the policy decides who is next. An
+    /// owner that pays itself would get a turn of its own, and the two could hand the core to each other for
+    /// ever: there the policy decides too.
     fn turn_goes_on(
         &mut self,
         core: CoreId,
         vcpu: VcpuId,
         owner: VcpuId,
-        rest: Slice,
+        rest: Option<Slice>,
         left: &mut Left,
         out: &mut Output,
     ) {
-        match self.chain().map(|chain| chain.charged) {
-            Some(Charged::Donor) => left.next = Some(self.lend(core, vcpu, owner, rest)),
-            Some(Charged::Owner) | None => {
+        match (self.chain().map(|chain| chain.charged), rest) {
+            (Some(Charged::Donor), Some(rest)) => {
+                left.next = Some(self.lend(core, vcpu, owner, rest));
+            }
+            _ => {
                 let why = Enqueue::Preempted(core, PreemptReason::LockWait);
                 left.own = Some((vcpu, self.requeue(vcpu, why, out)));
             }
@@ -222,4 +223,13 @@ impl Dispatcher {
         left.donor = Some((donor, home));
         left
     }
+}
+
+/// How much of the turn on a core is left for others; none if the core is wanted back, now or later.
+fn rest_of_turn(core: &Core, now: Nanos) -> Option<Slice> {
+    let wanted = core.kicked.is_some() || core.owed.is_some();
+    let rest = core
+        .slice_armed
+        .map_or(Slice::Open, |at| Slice::For(at.since(now).max(Nanos(1))));
+    (!wanted).then_some(rest)
 }

@@ -8,6 +8,7 @@ mod lock_kinds;
 mod locks;
 mod placement;
 mod retire;
+mod turns;
 mod violations;
 mod waits;
 
