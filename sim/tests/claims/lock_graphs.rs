@@ -22,8 +22,8 @@ const US: u64 = 1_000;
 const LOCKS: u16 = 5;
 
 /// How many random graphs are tried: few in a debug build, which is slow; as many as `STEALTIME_CASES`
-/// says, if it does. Only then are they others each time: about one in 40,000 still shows a fault that is known
-/// (a circle told where there is none, under `eevdf+delay+proxy` on four cores), and should not do so by chance.
+/// says, if it does. Only then are they others each time: a fault that is rarer than one in so few is looked for,
+/// not met in a change that has nothing to do with it.
 pub(crate) fn config() -> ProptestConfig {
     let few = if cfg!(debug_assertions) { 60 } else { 500 };
     let given = std::env::var("STEALTIME_CASES").ok();
