@@ -86,6 +86,7 @@ mod tests {
             held: 1,
             critical: 0,
             waits_for: Some(lock),
+            in_line: false,
         }
     }
 
@@ -107,6 +108,7 @@ mod tests {
                 held: 1,
                 critical: 0,
                 waits_for: None,
+                in_line: false,
             },
         );
         tape.at(10 * MS, 0, spins(lock(2)));

@@ -166,7 +166,7 @@ pub enum EventKind {
     HostLockTaken(HostLockId),
     /// It released a host lock.
     HostLockReleased(HostLockId),
-    /// What its guest says of its locks: held, critical depth, lock waited for.
+    /// What its guest says of its locks: held, critical depth, lock waited for and how.
     Locks {
         /// Guest locks held.
         held: u16,
@@ -174,6 +174,8 @@ pub enum EventKind {
         critical: u16,
         /// The lock waited for.
         waits_for: Option<GuestLockId>,
+        /// Whether it waits at a place in line that nobody may pass.
+        in_line: bool,
     },
     /// The owner of a guest lock that is waited for (the vCPU named is the owner, or the last one).
     GuestOwner {

@@ -113,6 +113,9 @@ pub struct GuestLocks {
     pub critical: u16,
     /// The guest lock it spins or sleeps for.
     pub waits_for: Option<GuestLockId>,
+    /// It waits at a place in line that nobody may pass, as for a ticket lock: while it has no core, all
+    /// behind it wait.
+    pub in_line: bool,
 }
 
 /// How a guest is to take its locks, as the lock-aware layers want it. Fixed for a run; the driver

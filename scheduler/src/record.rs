@@ -205,6 +205,7 @@ fn input_fields(input: &Input) -> Fields {
         Input::HostUnlock { vcpu, lock } => Fields::of(14, vcpu).place(lock.0),
         Input::Locks { vcpu, locks } => Fields::of(15, vcpu)
             .places(locks.held, locks.critical)
+            .detail(locks.in_line.into())
             .other(locks.waits_for.map(|lock| lock.0)),
         Input::HostDelay { vcpu, delay } => Fields::of(16, vcpu).value(delay.0),
         Input::Mark(mark) => Fields::code(17).detail(mark as u8),
@@ -277,6 +278,7 @@ fn input_from(f: &Fields) -> Option<Input> {
                 held: f.place,
                 critical: f.place_2,
                 waits_for: f.get_other().map(GuestLockId),
+                in_line: f.detail != 0,
             },
         },
         16 => Input::HostDelay {
@@ -382,8 +384,10 @@ fn event_fields(kind: &EventKind) -> Fields {
             held,
             critical,
             waits_for,
+            in_line,
         } => Fields::code(16)
             .places(held, critical)
+            .detail(in_line.into())
             .other(waits_for.map(|lock| lock.0)),
         EventKind::UserReturn => Fields::code(17),
         EventKind::Standing(standing) => Fields::code(18).standing(standing),
@@ -436,6 +440,7 @@ fn event_from(f: &Fields) -> Option<EventKind> {
             held: f.place,
             critical: f.place_2,
             waits_for: f.get_other().map(GuestLockId),
+            in_line: f.detail != 0,
         },
         17 => EventKind::UserReturn,
         18 => EventKind::Standing(f.get_standing()),

@@ -463,12 +463,17 @@ fn layers_keep_holders_on_their_cores_and_lend_them_turns() {
     let report = in_sim("lhp");
     assert!(ratio(row(&report, "preemptions within", "delay, light")) <= 0.02);
     let rows = report["rows"].as_array().expect("a list");
-    let against = |bare: &str| {
-        let both = |row: &&Value| row["of"] == "delay and relay" && row["against"] == bare;
+    let against = |of: &str, bare: &str| {
+        let both = |row: &&Value| row["of"] == of && row["against"] == bare;
         ratio(rows.iter().find(both).expect(bare))
     };
-    assert!(against("bare") >= 1.5);
-    assert!(against("no overcommit") >= 0.9);
+    assert!(against("delay", "bare") >= 1.5);
+    assert!(
+        against("delay, owners only", "bare") <= 1.2,
+        "its waiters stop the line"
+    );
+    assert!(against("delay and relay", "bare") >= 1.5);
+    assert!(against("delay and relay", "no overcommit") >= 0.9);
 }
 
 #[test]

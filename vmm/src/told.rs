@@ -280,6 +280,7 @@ mod tests {
                 held,
                 critical: 0,
                 waits_for,
+                in_line: false,
             },
         };
         let owner = |owner| Input::GuestOwner { lock, owner };

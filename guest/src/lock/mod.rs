@@ -70,6 +70,13 @@ impl Kind {
         Self::Barrier,
     ];
 
+    /// Whether who waits for such a lock spins at a place in line that nobody may pass: while it has no
+    /// core, all behind it wait, whether the lock is free or not.
+    #[must_use]
+    pub const fn keeps_places(self) -> bool {
+        matches!(self, Self::Ticket | Self::Mcs | Self::Pv | Self::ReadWrite)
+    }
+
     /// The kind with this number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
@@ -179,6 +186,15 @@ impl Memory<'_> {
             },
             _ => state,
         }
+    }
+
+    /// Whether a vCPU that says this spins at a place in line that nobody may pass
+    /// ([`Kind::keeps_places`]).
+    #[must_use]
+    pub fn in_line(self, state: State) -> bool {
+        let lock = |number| self.locks.get(usize::from(number));
+        let kind = state.waits_for.and_then(lock).and_then(Lock::kind);
+        kind.is_some_and(Kind::keeps_places)
     }
 
     /// Who has a lock, or is the only one that can have it next.

@@ -109,6 +109,7 @@ fn preemptions_are_counted_by_reason_and_those_in_a_guest_lock_apart() {
         held,
         critical: 0,
         waits_for: None,
+        in_line: false,
     };
     tape.at(0, 0, EventKind::Admitted);
     for (at, held, why) in [

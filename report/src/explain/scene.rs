@@ -254,6 +254,7 @@ impl Scene {
                 held,
                 critical,
                 waits_for,
+                ..
             } => {
                 (entry.guest_locks, entry.critical) = (held, critical);
                 let before = entry.wants;

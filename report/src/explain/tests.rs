@@ -354,6 +354,7 @@ fn the_chain_goes_through_guest_locks_to_a_holder_that_was_preempted() {
         held,
         critical: 0,
         waits_for,
+        in_line: false,
     };
     let owns = Owns::Yes;
     tape.runs(0, C0).runs(1, CoreId(1)).is(0, locks(1, None));

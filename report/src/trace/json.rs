@@ -60,6 +60,7 @@ struct Guest {
     held: u16,
     critical: u16,
     waits_for: Option<String>,
+    in_line: bool,
 }
 
 impl<W: Write> JsonLines<W> {
@@ -129,11 +130,13 @@ impl<'a> Line<'a> {
                 held,
                 critical,
                 waits_for,
+                in_line,
             } => {
                 self.guest = Some(Guest {
                     held,
                     critical,
                     waits_for: waits_for.map(|lock| names.guest_lock(lock)),
+                    in_line,
                 });
             }
             EventKind::Standing(standing) => self.standing = Some(standing),

@@ -81,10 +81,12 @@ fn said(f: &mut Formatter<'_>, event: &Event, names: &Names) -> fmt::Result {
             held,
             critical,
             waits_for,
+            in_line,
         } => {
             write!(f, ": holds {held}, critical depth {critical}")?;
             waits_for.map_or(Ok(()), |lock| {
-                write!(f, ", waits for guest lock `{}`", names.guest_lock(lock))
+                let how = if in_line { "waits in line" } else { "waits" };
+                write!(f, ", {how} for guest lock `{}`", names.guest_lock(lock))
             })
         }
         EventKind::Standing(standing) => write!(f, ": {}", stands(standing)),

@@ -1,10 +1,10 @@
-//! Preemptions that are put off because the vCPU is in a critical section.
+//! Preemptions that are put off because the vCPU is in a critical section, or next in line for one.
 
 use super::{Dispatcher, Output, State};
 use crate::effect::Effect;
 use crate::event::{EventKind, PreemptReason, Until};
-use crate::ids::CoreId;
-use crate::input::Timer;
+use crate::ids::{CoreId, VcpuId};
+use crate::input::{GuestLocks, Timer};
 use crate::layers::GraceEnds;
 use crate::policy::Slice;
 use crate::time::Nanos;
@@ -41,11 +41,33 @@ impl Dispatcher {
         let Some(vcpu) = self.cores[core.index()].vcpu else {
             return false;
         };
-        let entry = &self.vcpus[vcpu.index()];
-        let is_unsafe = entry.guest.held > 0 || entry.guest.critical > 0;
         let lock_aware = matches!(why, PreemptReason::LockWait | PreemptReason::LoanOver);
-        let runs = matches!(entry.state, State::Running(_));
-        self.layers.grace.is_some() && is_unsafe && runs && !lock_aware
+        let runs = matches!(self.vcpus[vcpu.index()].state, State::Running(_));
+        self.is_unsafe(vcpu) && runs && !lock_aware
+    }
+
+    /// Whether others wait if the vCPU has no core, as far as the layer asks; never without one.
+    fn is_unsafe(&self, vcpu: VcpuId) -> bool {
+        let guest = self.vcpus[vcpu.index()].guest;
+        self.layers.grace.is_some_and(|grace| {
+            guest.held > 0 || guest.critical > 0 || (grace.line && self.line_moves(guest))
+        })
+    }
+
+    /// Whether the vCPU waits in a line that moves. Behind somebody who has no core it would wait for as long as
+    /// it is let.
+    fn line_moves(&self, guest: GuestLocks) -> bool {
+        let lock = guest.waits_for.filter(|_| guest.in_line);
+        let first = lock.and_then(|lock| self.guest_owners.get(&lock));
+        first.is_some_and(|first| self.running_on(*first).is_some())
+    }
+
+    /// The guest holds nothing any more, and saw that a preemption is pending. One that has just joined a line
+    /// says so too, because it announces a lock before it knows whether it gets it.
+    pub(super) fn critical_left(&mut self, vcpu: VcpuId, out: &mut Output) {
+        if !self.is_unsafe(vcpu) {
+            self.settle(vcpu, Until::CriticalExit, out);
+        }
     }
 
     fn begin_grace(&mut self, core: CoreId, why: PreemptReason, out: &mut Output) {

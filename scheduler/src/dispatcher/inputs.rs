@@ -35,7 +35,7 @@ impl Dispatcher {
             }
             Input::UserReturn { vcpu } => self.user_return(vcpu, out),
             Input::Stopped { core, vcpu } => self.stopped(core, vcpu, out),
-            Input::CriticalLeft { vcpu } => self.settle(vcpu, Until::CriticalExit, out),
+            Input::CriticalLeft { vcpu } => self.critical_left(vcpu, out),
             Input::Yield { vcpu } => self.yielded(vcpu, out),
             Input::Block { vcpu, on } => self.block(vcpu, on, out),
             Input::Interrupt { to, vector, from } => self.interrupt(to, vector, from, out),
@@ -87,16 +87,13 @@ impl Dispatcher {
                     self.not_in_a_circle(vcpu);
                 }
                 self.policy.locks(self.now, vcpu, locks);
-                let (held, critical, waits_for) = (locks.held, locks.critical, locks.waits_for);
-                self.emit(
-                    out,
-                    vcpu,
-                    EventKind::Locks {
-                        held,
-                        critical,
-                        waits_for,
-                    },
-                );
+                let kind = EventKind::Locks {
+                    held: locks.held,
+                    critical: locks.critical,
+                    waits_for: locks.waits_for,
+                    in_line: locks.in_line,
+                };
+                self.emit(out, vcpu, kind);
             }
             Input::GuestOwner { lock, owner } => self.guest_owner(lock, owner, out),
             Input::GuestWait { vcpu, lock } => self.guest_wait(vcpu, lock, out),
@@ -189,7 +186,7 @@ impl Dispatcher {
     }
 
     /// The moment of a remembered preemption has come.
-    fn settle(&mut self, vcpu: VcpuId, moment: Until, out: &mut Output) {
+    pub(super) fn settle(&mut self, vcpu: VcpuId, moment: Until, out: &mut Output) {
         let Some(core) = self.running_on(vcpu) else {
             return;
         };

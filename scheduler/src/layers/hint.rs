@@ -31,6 +31,8 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
             most: options.time("extra"),
             ends: GraceEnds::WhenOver,
             repaid: false,
+            // An extra turn is taken whole: a waiter would mostly spin in it.
+            line: false,
         })
     },
 };

@@ -136,6 +136,7 @@ fn inputs(s: Seed) -> Vec<Input> {
             held: s.place,
             critical: s.place_2,
             waits_for: other.map(GuestLockId),
+            in_line: s.byte % 2 == 1,
         };
         all.push(Input::Locks { vcpu, locks });
         all.push(Input::GuestOwner {
@@ -216,6 +217,7 @@ fn event_kinds(s: Seed) -> Vec<EventKind> {
             held: s.place,
             critical: s.place_2,
             waits_for: other.map(GuestLockId),
+            in_line: s.byte % 2 == 1,
         });
     }
     for flags in 0..8 {

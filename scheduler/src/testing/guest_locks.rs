@@ -121,6 +121,7 @@ impl World {
             held: seat.held,
             critical: 0,
             waits_for: seat.waits_for.map(name),
+            in_line: false,
         };
         self.tell(Input::Locks { vcpu, locks });
     }

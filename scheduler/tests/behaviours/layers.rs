@@ -24,6 +24,16 @@ pub(crate) const DELAY: &[Behaviour] = &[
         "leaving_an_inner_lock_does_not_yield",
     ),
     shown(
+        "a waiter at a place in line that nobody may pass keeps its core until it has had the lock",
+        TESTS,
+        "a_waiter_in_line_keeps_its_core_until_it_has_had_the_lock",
+    ),
+    shown(
+        "not in a line whose first has no core, nor where it can be passed",
+        TESTS,
+        "a_waiter_is_preempted_in_a_line_that_stands_and_where_it_can_be_passed",
+    ),
+    shown(
         "the time beyond is taken off the next slices",
         TESTS,
         "what_was_had_beyond_the_slice_is_taken_off_the_next",

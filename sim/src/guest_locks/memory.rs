@@ -107,6 +107,7 @@ impl AllLocks {
             held: seen.held,
             critical: seen.critical,
             waits_for: seen.waits_for.map(|lock| GuestLockId::new(vm, lock)),
+            in_line: memory.in_line(seen),
         }
     }
 

@@ -37,13 +37,15 @@ impl SharedPage {
 
 impl Watch for SharedPage {
     fn locks(&self) -> GuestLocks {
-        let seen = self.memory.locks().seen(self.index);
+        let memory = self.memory.locks();
+        let seen = memory.seen(self.index);
         GuestLocks {
             held: seen.held,
             critical: seen.critical,
             waits_for: seen
                 .waits_for
                 .map(|number| GuestLockId::new(self.vm, number)),
+            in_line: memory.in_line(seen),
         }
     }
 

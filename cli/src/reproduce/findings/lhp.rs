@@ -20,7 +20,11 @@ layers read from the guest's shared page who holds and who waits. Throughput is 
 work without overcommit is two vCPUs on the two cores. How often a vCPU is preempted within a section is \
 taken where contention is light (2 ms without the lock): else they spin nearly all the time. Without \
 overcommit nobody is switched, and a switch is dear where exits are: that comparison is made with Linux's slice \
-on two cores (1.4 ms) and with its slice on eight or more (2.8 ms).",
+on two cores (1.4 ms) and with its slice on eight or more (2.8 ms). `delay` puts preemptions off for owners, and \
+for waiters at a place in line that nobody may pass; once with the owners alone, to see what the waiters cost. \
+What breaks its line is an owner whose section takes longer than its limit, as when the host takes its core: from \
+then on each who is preempted waits in line, and is the next to stop all others. A longer limit makes this rare, and \
+a layer that hands turns to who is first in line (`relay`, `yieldto`) mends it.",
     left_out: "\
 Pause-loop exits, which this KVM does not give: a guest tells itself that it has spun for too long. On KVM \
 here a kick takes 60 to 100 us to arrive, so a vCPU may have entered a section meanwhile; `delay` puts it \
@@ -30,13 +34,20 @@ back.",
         Case::new("delay, light", "lhp:outside=2ms", "eevdf+delay"),
         Case::new("hint, light", "lhp:outside=2ms", "eevdf+hint"),
         Case::new("bare", "lhp", "eevdf"),
+        Case::new("delay, owners only", "lhp", "eevdf+delay:line=off"),
         Case::new("delay", "lhp", "eevdf+delay"),
+        Case::new("delay, at most 10 ms", "lhp", "eevdf+delay:most=10ms"),
         Case::new("hint", "lhp", "eevdf+hint"),
         Case::new("yieldto", "lhp", "eevdf+yieldto"),
         Case::new("pi", "lhp", "eevdf+pi"),
         Case::new("proxy", "lhp", "eevdf+proxy"),
         Case::new("relay", "lhp", "eevdf+relay"),
         Case::new("delay and relay", "lhp", "eevdf+delay+relay"),
+        Case::new(
+            "delay, at most 10 ms, longer slices",
+            "lhp",
+            "eevdf:slice=2800us+delay:most=10ms",
+        ),
         Case::new(
             "delay and relay, longer slices",
             "lhp",
@@ -55,7 +66,14 @@ back.",
         within("delay, light", &[Criterion::RatioAtMost(0.02)]),
         within("hint, light", &[]),
         sections("delay, light", "bare, light", "", &[]),
-        sections("delay", "bare", "", &[]),
+        sections("delay, owners only", "bare", "", &[]),
+        sections("delay", "bare", WANTED, &[Criterion::RatioAtLeast(1.5)]),
+        sections(
+            "delay, at most 10 ms",
+            "bare",
+            WANTED,
+            &[Criterion::RatioAtLeast(1.5)],
+        ),
         sections("hint", "bare", "eCS: up to 2.5 times", &[]),
         sections("yieldto", "bare", "Linux 2012: 26 % more at 2:1", &[]),
         sections("pi", "bare", "", &[]),
@@ -69,6 +87,12 @@ back.",
         ),
         sections(
             "delay and relay",
+            "no overcommit",
+            "wanted: 0.9 of it",
+            &[Criterion::RatioAtLeast(0.9)],
+        ),
+        sections(
+            "delay, at most 10 ms, longer slices",
             "no overcommit",
             "wanted: 0.9 of it",
             &[Criterion::RatioAtLeast(0.9)],
@@ -101,6 +125,9 @@ back.",
         },
     ],
 };
+
+/// Of `delay` with a ticket lock.
+const WANTED: &str = "wanted: 1.5 times";
 
 const fn sections(
     of: &'static str,

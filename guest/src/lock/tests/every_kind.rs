@@ -77,6 +77,24 @@ fn a_ticket_lock_an_mcs_lock_and_a_hand_off_mutex_go_to_who_came_first() {
 }
 
 #[test]
+fn a_spinner_in_line_cannot_be_passed_and_any_other_can() {
+    for kind in LOCKS {
+        let mut vm = Vm::new(&[kind], 3);
+        assert_eq!(vm.operate(0, Want::Take, 0), Next::Idle);
+        vm.begin(1, Want::Take, 0);
+        if !matches!(vm.go_on_in_time(1), Next::Look(_)) {
+            assert_eq!(kind, Kind::MutexHandOff, "it sleeps");
+            continue;
+        }
+        let in_line = vm.memory().in_line(vm.memory().seen(1));
+        vm.set_core(1, false);
+        assert_eq!(vm.operate(0, Want::Release, 0), Next::Idle);
+        let passes = vm.operate(2, Want::Take, 0) == Next::Idle;
+        assert_eq!(passes, !in_line, "{kind:?}");
+    }
+}
+
+#[test]
 fn a_waiter_to_whom_a_lock_was_handed_is_its_owner_before_it_knows() {
     for kind in [Kind::Ticket, Kind::Mcs, Kind::MutexHandOff] {
         let mut vm = Vm::new(&[kind], 3);

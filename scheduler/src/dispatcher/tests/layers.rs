@@ -3,7 +3,7 @@
 use crate::dispatcher::{Config, Dispatcher, Output};
 use crate::effect::Effect;
 use crate::event::{EventKind, PreemptReason, Until};
-use crate::ids::{CoreId, VcpuId};
+use crate::ids::{CoreId, GuestLockId, VcpuId, VmId};
 use crate::input::{ExitReason, GuestLocks, Input, Timer};
 use crate::layers::LAYERS;
 use crate::testing::{Step, World, first_then, ms, plain, repeat, secs, spin, us};
@@ -106,6 +106,108 @@ fn one_that_is_left_on_its_core_after_all_is_in_its_guest_again() {
     }
     let last: Vec<_> = out.events.iter().map(|event| event.kind).collect();
     assert_eq!(last, [EventKind::Resumed]);
+}
+
+/// Four vCPUs on two cores: the first is on core 0, the second on core 1 and waits for a guest lock of the
+/// owner given; then its slice ends.
+struct InLine {
+    dispatcher: Dispatcher,
+    out: Output,
+    now: Nanos,
+}
+
+impl InLine {
+    const OTHER: CoreId = CoreId(1);
+
+    fn new(policy: &str, owner: u32, in_line: bool) -> Self {
+        let config = Config {
+            policy: policy.parse().expect("a policy"),
+            cores: 2,
+            host_locks: 0,
+            vcpus: vec![plain(0); 4],
+        };
+        let dispatcher = Dispatcher::new(&config).expect("in order");
+        let out = Output::default();
+        let now = Nanos::ZERO;
+        let mut this = Self {
+            dispatcher,
+            out,
+            now,
+        };
+        let lock = GuestLockId::new(VmId(0), 0);
+        for vcpu in [0, 1, 2, 3].map(VcpuId) {
+            this.tell(Input::Admit { vcpu });
+        }
+        for (core, vcpu) in [(CORE, VcpuId(0)), (Self::OTHER, VcpuId(1))] {
+            this.tell(Input::Entered { core, vcpu });
+        }
+        let held = GuestLocks {
+            held: 1,
+            ..GuestLocks::default()
+        };
+        this.locks(owner, held);
+        let waits = GuestLocks {
+            waits_for: Some(lock),
+            in_line,
+            ..GuestLocks::default()
+        };
+        this.locks(1, waits);
+        let owner = Some(VcpuId(owner));
+        this.tell(Input::GuestOwner { lock, owner });
+        this.now = ms(10);
+        let timer = Timer::Slice(Self::OTHER);
+        this.tell(Input::TimerDue { timer });
+        this
+    }
+
+    fn locks(&mut self, vcpu: u32, locks: GuestLocks) {
+        let vcpu = VcpuId(vcpu);
+        self.tell(Input::Locks { vcpu, locks });
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.out.clear();
+        self.dispatcher.handle(self.now, input, &mut self.out);
+    }
+
+    /// Whether what was told last costs the waiter its core.
+    fn kicked(&self) -> bool {
+        let kick = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::Kick {
+                    vcpu: VcpuId(1),
+                    ..
+                }
+            )
+        };
+        self.out.effects.iter().any(kick)
+    }
+}
+
+#[test]
+fn a_waiter_in_line_keeps_its_core_until_it_has_had_the_lock() {
+    let mut world = InLine::new("rr:quantum=10ms+delay", 0, true);
+    assert!(!world.kicked());
+    // It announced the lock before it knew that it had to wait, and takes that for the end of a section.
+    world.tell(Input::CriticalLeft { vcpu: VcpuId(1) });
+    assert!(!world.kicked(), "it has not had it yet");
+    world.locks(1, GuestLocks::default());
+    world.tell(Input::CriticalLeft { vcpu: VcpuId(1) });
+    assert!(world.kicked());
+}
+
+#[test]
+fn a_waiter_is_preempted_in_a_line_that_stands_and_where_it_can_be_passed() {
+    let policy = "rr:quantum=10ms+delay";
+    assert!(
+        InLine::new(policy, 2, true).kicked(),
+        "the first is off core"
+    );
+    assert!(InLine::new(policy, 0, false).kicked(), "not in line");
+    let owners_only = "rr:quantum=10ms+delay:line=off";
+    assert!(InLine::new(owners_only, 0, true).kicked());
+    assert!(InLine::new("rr:quantum=10ms+hint", 0, true).kicked());
 }
 
 #[test]
