@@ -28,6 +28,8 @@ use stealtime_workloads::run::{Plan, VmFailure};
 const LOOK: u32 = 4_096;
 /// Which of the seed's streams chance takes: none of a vCPU's.
 const CHANCE: u64 = u64::MAX - 1;
+/// The same for the run's clocks, by instant.
+const CLOCKS: u64 = 1 << 63;
 
 pub(crate) struct Machine<'run> {
     pub(crate) plan: &'run Plan,
@@ -232,10 +234,25 @@ impl<'run> Machine<'run> {
     /// A timer that is due already comes one nanosecond later, so that a policy that always wants to
     /// be called at once cannot hold virtual time still.
     fn arm(&mut self, timer: Timer, at: Nanos) {
-        let late = self.costs.timer + Nanos(self.chance.exponential(self.costs.timer_spread.0));
+        let late = self.costs.timer + self.late_by_chance(timer, at);
         let due = (at + late).max(self.now + Nanos(1));
         self.queue.set(Slot::Timer(timer), due);
         self.timer_armed(timer, at);
+    }
+
+    /// The clocks of the whole run that are due at one instant are served in one go: they are late alike, and come
+    /// in the order of [`Timer`], as in the KVM driver. The timers of one core or vCPU are late by what is its own,
+    /// too.
+    fn late_by_chance(&mut self, timer: Timer, at: Nanos) -> Nanos {
+        let mean = self.costs.timer_spread.0;
+        let place = match timer {
+            Timer::Tick => 0,
+            Timer::Period => 1,
+            Timer::Policy => 2,
+            _ => return Nanos(self.chance.exponential(mean)),
+        };
+        let mut of_instant = Rng::new(self.plan.seed, CLOCKS ^ at.0);
+        Nanos(of_instant.exponential(mean) + place)
     }
 
     fn granted(&mut self, core: CoreId, vcpu: VcpuId, on: Option<CoreId>) {

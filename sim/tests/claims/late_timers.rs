@@ -69,3 +69,36 @@ fn the_seed_says_how_late() {
     assert!(once.entries == sleeper(1).entries);
     assert!(lateness(&once) != lateness(&sleeper(2)));
 }
+
+#[test]
+fn clocks_that_are_due_together_are_late_together_and_keep_their_order() {
+    let costs = CostModel {
+        timer: Nanos(TIMER),
+        timer_spread: Nanos(SPREAD),
+        ..CostModel::free()
+    };
+    // A tick every 10 ms, and once a second the accounts.
+    let plan = Setup::new("fss:tick=10ms")
+        .duration(Nanos::from_secs(20))
+        .vm(&[])
+        .vcpu(&forever(&[run(1_000_000)]))
+        .vcpu(&forever(&[run(1_000_000)]))
+        .build();
+    let done = simulate(&plan, &costs);
+    let (mut ticks, mut last_tick, mut periods) = (0, Nanos::ZERO, 0);
+    for entry in &done.entries {
+        let Entry::Input(at, Input::TimerDue { timer }) = *entry else {
+            continue;
+        };
+        match timer {
+            Timer::Tick => (ticks, last_tick) = (ticks + 1, at),
+            Timer::Period => {
+                periods += 1;
+                assert_eq!(ticks, 100 * periods, "at {at}");
+                assert_eq!(at, last_tick + Nanos(1));
+            }
+            _ => {}
+        }
+    }
+    assert!(periods >= 18, "{periods}");
+}
