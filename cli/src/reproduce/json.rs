@@ -82,7 +82,7 @@ fn estimate(estimate: Option<Estimate>) -> Value {
 
 /// How the second backend's rows differ from the first's.
 fn agreement(one: &Reproduced) -> Vec<Value> {
-    let [first, second] = &one.outcomes[..] else {
+    let Some((first, second)) = one.pair() else {
         return Vec::new();
     };
     let rows = first.rows.iter().zip(&second.rows);
@@ -97,6 +97,7 @@ fn agreement(one: &Reproduced) -> Vec<Value> {
             "difference": agreement.map(|a| a.difference).filter(|d| d.is_finite()),
             "same_direction": agreement.map(|a| a.same_direction),
             "agree": agreement.map(Agreement::agrees),
+            "told_apart": agreement.map(|a| a.told_apart),
         })
     });
     set.collect()

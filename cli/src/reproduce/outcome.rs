@@ -280,6 +280,9 @@ pub(super) struct Agreement {
     pub(super) difference: f64,
     /// Both ratios are above 1, or both below, or both so near to it that they have no direction.
     pub(super) same_direction: bool,
+    /// The intervals of the two leave no room for figures that agree. If they do, the rounds of each differ too much
+    /// among themselves to tell.
+    pub(super) told_apart: bool,
 }
 
 /// A ratio that is no further from 1 than this factor has no direction.
@@ -297,16 +300,54 @@ impl Agreement {
         };
         let (one, two) = (figure(first)?, figure(second)?);
         let near = |ratio: f64| (1.0 / first.row.level()..=first.row.level()).contains(&ratio);
-        let same = (one > 1.0) == (two > 1.0) || (near(one) && near(two));
+        let same = |one: f64, two: f64| (one > 1.0) == (two > 1.0) || (near(one) && near(two));
+        let interval = |row: &RowOutcome| {
+            let estimate = match compared {
+                true => row.ratio_estimate(),
+                false => row.of_estimate(),
+            };
+            estimate.map(|e| (e.low, e.high))
+        };
+        let room = interval(first).zip(interval(second)).is_some_and(|(a, b)| {
+            // The nearest that the two may be to each other.
+            let (one, two) = match () {
+                () if a.1 < b.0 => (a.1, b.0),
+                () if b.1 < a.0 => (a.0, b.1),
+                () => (1.0, 1.0),
+            };
+            Self::near(two / one) && (!compared || same(one, two))
+        });
         Some(Self {
             difference: if one == two { 1.0 } else { ratio(two, one)? },
-            same_direction: !compared || same,
+            same_direction: !compared || same(one, two),
+            told_apart: !room,
         })
+    }
+
+    fn near(difference: f64) -> bool {
+        (1.0 / AGREE..=AGREE).contains(&difference)
     }
 
     /// In direction, and within [`AGREE`].
     pub(super) fn agrees(self) -> bool {
-        self.same_direction && (1.0 / AGREE..=AGREE).contains(&self.difference)
+        self.same_direction && Self::near(self.difference)
+    }
+
+    /// What it comes to.
+    pub(super) fn word(self) -> String {
+        Self::in_words(self.agrees(), self.told_apart, self.same_direction)
+    }
+
+    /// The same of its parts.
+    pub(super) fn in_words(agree: bool, told_apart: bool, same_direction: bool) -> String {
+        match (agree, told_apart, same_direction) {
+            (true, _, _) => format!("they agree, within {AGREE}"),
+            (_, false, _) => {
+                "not to be told apart: rounds differ as much among themselves".to_owned()
+            }
+            (_, _, true) => format!("the same direction, not within {AGREE}"),
+            (_, _, false) => "they disagree".to_owned(),
+        }
     }
 }
 
@@ -376,5 +417,27 @@ mod tests {
         assert!(!of(3.0, 5.0).agrees());
         assert!(!of(1.2, 0.9).agrees(), "another direction");
         assert!(of(1.02, 0.98).agrees(), "neither has one");
+    }
+
+    #[test]
+    fn backends_whose_rounds_spread_far_are_not_told_apart() {
+        let of = |a: &[f64], b: &[f64]| {
+            let with = |figures: &[f64]| outcome(figures, &vec![1.0; figures.len()]);
+            Agreement::of(&with(a), &with(b)).expect("figures")
+        };
+        let apart = of(&[2.0, 2.1], &[4.0, 4.2]);
+        assert!(apart.told_apart && !apart.agrees());
+        let overlapping = of(&[2.0, 6.0], &[1.5, 2.1]);
+        assert!(!overlapping.agrees() && !overlapping.told_apart);
+        let nearly = of(&[2.0, 2.8], &[4.1, 6.0]);
+        assert!(!nearly.told_apart, "2.8 and 4.1 would agree");
+        let across = of(&[0.8, 0.9], &[1.2, 1.3]);
+        assert!(across.told_apart && !across.same_direction);
+        let touching = of(&[0.5, 1.04], &[1.02, 1.6]);
+        assert!(!touching.told_apart, "neither has a direction there");
+        assert!(
+            of(&[2.0], &[4.0]).told_apart,
+            "a single round has no spread"
+        );
     }
 }

@@ -5,6 +5,7 @@ use super::distribution::{Bins, Distribution};
 use super::model::{Explained, Histogram, Published, Row, Unit};
 use super::outcome::{AGREE, Agreement, CaseOutcome, Outcome, RowOutcome, show_ratio};
 use super::print_cases;
+use super::rounds::SIM_AS_KVM;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use stealtime_report::compare::stats::Estimate;
@@ -98,16 +99,24 @@ pub(super) fn summary(all: &[Reproduced]) -> String {
     let mut text = String::from("All findings\n");
     for one in all {
         let _ = writeln!(text, "  {:18} {}", one.finding.name, verdict(one));
-        if let [first, second] = &one.outcomes[..] {
+        if let Some((first, second)) = one.pair() {
             let rows = first.rows.iter().zip(&second.rows);
-            let agree = |(a, b)| Agreement::of(a, b).is_some_and(Agreement::agrees);
-            let (agreeing, rows) = (rows.clone().filter(|pair| agree(*pair)).count(), rows.len());
-            let (a, b) = (first.backend, second.backend);
-            let _ = writeln!(
+            let count = |holds: fn(&Agreement) -> bool| {
+                let all = rows.clone().filter_map(|(a, b)| Agreement::of(a, b));
+                all.filter(holds).count()
+            };
+            let agreeing = count(|a| a.agrees());
+            let unclear = count(|a| !a.agrees() && !a.told_apart);
+            let (a, b, rows) = (first.backend, second.backend, rows.len());
+            let _ = write!(
                 text,
                 "  {:18} {a} and {b} agree in {agreeing} of {rows} rows (direction, and ratio within {AGREE})",
                 ""
             );
+            text.push_str(&match unclear {
+                0 => "\n".to_owned(),
+                some => format!("; {some} cannot be told apart\n"),
+            });
         }
     }
     text
@@ -117,7 +126,7 @@ fn set_up(outcome: &Outcome, case: &CaseOutcome) -> String {
     let plan = &case.plan;
     let cores: Vec<_> = plan.cores.iter().map(u16::to_string).collect();
     let place = match outcome.backend {
-        "sim" => format!("{} simulated", count(cores.len(), "core")),
+        "sim" | SIM_AS_KVM => format!("{} simulated", count(cores.len(), "core")),
         _ => format!("host core {}", cores.join(", ")),
     };
     let warmup = match plan.warmup {
@@ -181,15 +190,11 @@ fn block(row: &Row, number: usize, outcomes: &[Outcome]) -> String {
         .filter_map(|o| Some((o.backend, o.rows.get(number)?)));
     let found: Vec<_> = found.collect();
     for (backend, row) in &found {
-        let _ = writeln!(text, "  {backend:9}  {}", measured(row));
+        let _ = writeln!(text, "  {backend:10} {}", measured(row));
     }
-    if let [(a, first), (b, second)] = &found[..] {
-        let _ = writeln!(
-            text,
-            "  {:9}  {}",
-            format!("{b}/{a}"),
-            agreement(first, second)
-        );
+    if let [.., (a, first), (b, second)] = &found[..] {
+        let told = agreement(first, second);
+        let _ = writeln!(text, "  {b} against {a}: {told}");
     }
     text
 }
@@ -198,12 +203,11 @@ fn agreement(first: &RowOutcome, second: &RowOutcome) -> String {
     let Some(agreement) = Agreement::of(first, second) else {
         return "nothing to compare".to_owned();
     };
-    let word = match (agreement.agrees(), agreement.same_direction) {
-        (true, _) => format!("they agree (within {AGREE})"),
-        (false, true) => format!("the same direction, but not within {AGREE}"),
-        (false, false) => "they disagree".to_owned(),
-    };
-    format!("{}: {word}", show_ratio(agreement.difference))
+    format!(
+        "{} times: {}",
+        show_ratio(agreement.difference),
+        agreement.word()
+    )
 }
 
 /// The figures of a row on one backend, and the verdict.

@@ -36,6 +36,40 @@ pub(super) struct Orders<'a> {
     pub(super) remarks: Remarks,
     /// A parameter that is varied.
     pub(super) change: Option<Change>,
+    /// Whether it is set up as on KVM here whatever the backend: with less to do, and on no more cores than there
+    /// are.
+    pub(super) as_on_kvm: bool,
+}
+
+/// How outcomes of the simulator are called where it was set up as KVM was.
+pub(super) const SIM_AS_KVM: &str = "sim as kvm";
+
+/// Whether some case is set up otherwise on KVM here than it is in the simulator.
+///
+/// # Errors
+/// If a case cannot be set up.
+pub(super) fn differs_on_kvm(
+    reproduction: &'static Reproduction,
+    conditions: &Conditions,
+) -> Result<bool, Failure> {
+    let orders = |as_on_kvm| Orders {
+        conditions,
+        repeat: 1,
+        remarks: Remarks::new(true),
+        change: None,
+        as_on_kvm,
+    };
+    for case in reproduction.cases {
+        let plan = |as_on_kvm| {
+            let (setting, policy, _) = prepare(case, orders(as_on_kvm))?;
+            let plan = setting.plan(Some(&policy))?;
+            Ok::<_, Failure>((plan.scenario, plan.cores.len()))
+        };
+        if plan(false)? != plan(true)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Runs all rounds. None if the user ended it early.
@@ -78,7 +112,10 @@ pub(super) fn run(
             if interrupt::pressed() {
                 return Ok(None);
             }
-            outcome.backend = setting.backend.name();
+            outcome.backend = match (orders.as_on_kvm, setting.backend.name()) {
+                (true, "sim") => SIM_AS_KVM,
+                (_, name) => name,
+            };
             let run = Run::new(&plan, &ran.report, &trace);
             outcome.take(reproduction, case, &run);
         }
@@ -127,10 +164,9 @@ impl Outcome {
 
 /// The setting, the policy and the first round's seed of a case.
 fn prepare(case: &'static Case, orders: Orders<'_>) -> Result<(Setting, PolicySpec, u64), Failure> {
-    let asked = match (case.on_kvm, orders.conditions.backend) {
-        (Some(less), BackendChoice::Kvm | BackendChoice::Auto) => less,
-        _ => case.scenario,
-    };
+    let backend = orders.conditions.backend;
+    let on_kvm = orders.as_on_kvm || matches!(backend, BackendChoice::Kvm | BackendChoice::Auto);
+    let asked = case.on_kvm.filter(|_| on_kvm).unwrap_or(case.scenario);
     let name = asked.split(':').next().unwrap_or(asked);
     let mut text = embedded_text(name)
         .ok_or_else(|| anyhow!("there is no scenario `{name}`"))
@@ -151,7 +187,8 @@ fn prepare(case: &'static Case, orders: Orders<'_>) -> Result<(Setting, PolicySp
     }
     let scenario = Scenario::parse_as(asked, &text).bad_input()?;
     let mut conditions = orders.conditions.clone();
-    if conditions.cores.is_none() && conditions.backend != BackendChoice::Sim {
+    let simulated = conditions.backend == BackendChoice::Sim;
+    if conditions.cores.is_none() && (orders.as_on_kvm || !simulated) {
         // What asks for more cores than there are runs on those that there are.
         let there = cores::allowed().machine()?;
         conditions.cores = (there.0.len() < usize::from(scenario.cores)).then_some(there);

@@ -61,6 +61,7 @@ fn vary(
                 documented: knob.documented,
                 value,
             }),
+            as_on_kvm: false,
         };
         let Some(outcome) = rounds::run(finding, orders)? else {
             return Ok(None);
