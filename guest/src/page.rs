@@ -83,6 +83,8 @@ pub struct Page {
     pub interrupts: AtomicU64,
     /// Interrupts handled when the last wait for an interrupt ended.
     pub interrupts_seen: AtomicU64,
+    /// Reading of the time-stamp counter when the last interrupt was handled (written by ring 0).
+    pub interrupt_tsc: AtomicU64,
     /// Guest locks taken.
     pub lock_acquisitions: AtomicU64,
     /// Time spent spinning for guest locks, gaps left out.
@@ -112,9 +114,9 @@ const _: () = assert!(offset_of!(Page, command) == 104);
 const _: () = assert!(offset_of!(Page, result) == 128);
 const _: () = assert!(offset_of!(Page, progress_ns) == 152);
 const _: () = assert!(offset_of!(Page, interrupts) == 192);
-const _: () = assert!(offset_of!(Page, maxima_epoch_seen) == 224);
-const _: () = assert!(offset_of!(Page, exception_vector) == 232);
-const _: () = assert!(offset_of!(Page, request_hist) == 264);
+const _: () = assert!(offset_of!(Page, maxima_epoch_seen) == 232);
+const _: () = assert!(offset_of!(Page, exception_vector) == 240);
+const _: () = assert!(offset_of!(Page, request_hist) == 272);
 
 /// Adds to a field that only the caller writes, or to one bucket: cheaper than a locked addition.
 pub fn add(field: &AtomicU64, n: u64) {
@@ -220,6 +222,7 @@ mod tests {
             request_max_ns: AtomicU64::default(),
             interrupts: AtomicU64::default(),
             interrupts_seen: AtomicU64::default(),
+            interrupt_tsc: AtomicU64::default(),
             lock_acquisitions: AtomicU64::default(),
             lock_spin_ns: AtomicU64::default(),
             maxima_epoch_seen: AtomicU32::default(),

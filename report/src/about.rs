@@ -16,7 +16,7 @@ pub(crate) const fn about(input: &Input) -> (Option<VcpuId>, Option<CoreId>) {
         | Input::Yield { vcpu }
         | Input::Block { vcpu, .. }
         | Input::Interrupt { to: vcpu, .. }
-        | Input::InterruptsTaken { vcpu }
+        | Input::InterruptsTaken { vcpu, .. }
         | Input::ArmPeriodic { vcpu, .. }
         | Input::HostLock { vcpu, .. }
         | Input::HostAcquire { vcpu, .. }

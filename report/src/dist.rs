@@ -166,7 +166,7 @@ impl<'a> Collector<'a> {
         let series = &mut self.vcpus[event.vcpu.index()];
         if self.question.to.means(&event.kind, self.names) {
             for began in std::mem::take(&mut series.open) {
-                let length = event.at.since(began).0;
+                let length = event.happened().since(began).0;
                 series.record(length, began);
                 self.all.record(length, began);
                 self.bins.record(length);
@@ -178,7 +178,7 @@ impl<'a> Collector<'a> {
             series.open.clear();
         }
         if self.measuring && means(&self.question.from) {
-            series.open.push(event.at);
+            series.open.push(event.happened());
         }
     }
 

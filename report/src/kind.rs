@@ -135,7 +135,7 @@ impl Kind {
             EventKind::Blocked(_) => Self::Blocked,
             EventKind::Migrated { .. } => Self::Migrated,
             EventKind::InterruptRaised { .. } => Self::InterruptRaised,
-            EventKind::InterruptsTaken => Self::InterruptsTaken,
+            EventKind::InterruptsTaken { .. } => Self::InterruptsTaken,
             EventKind::HostLockTaken(_) => Self::HostLockTaken,
             EventKind::HostLockReleased(_) => Self::HostLockReleased,
             EventKind::Locks { .. } => Self::Locks,
@@ -237,7 +237,7 @@ pub fn detail<'a>(event: &EventKind, names: &'a Names) -> Option<Cow<'a, str>> {
         | EventKind::Resumed
         | EventKind::Yielded(_)
         | EventKind::Migrated { .. }
-        | EventKind::InterruptsTaken
+        | EventKind::InterruptsTaken { .. }
         | EventKind::UserReturn
         | EventKind::SpunTooLong(_)
         | EventKind::YieldedTo(_)

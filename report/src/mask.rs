@@ -108,7 +108,7 @@ impl Mask {
             | EventKind::Borrows { .. }
             | EventKind::YieldedTo(_)
             | EventKind::Violation(_) => Self::SCHED,
-            EventKind::InterruptRaised { .. } | EventKind::InterruptsTaken => Self::INTR,
+            EventKind::InterruptRaised { .. } | EventKind::InterruptsTaken { .. } => Self::INTR,
             EventKind::HostLockTaken(_)
             | EventKind::HostLockReleased(_)
             | EventKind::GuestOwner { .. }

@@ -160,8 +160,11 @@ pub enum EventKind {
         /// Who raised it; none for a device or timer.
         from: Option<VcpuId>,
     },
-    /// It has taken the interrupts that waited for it.
-    InterruptsTaken,
+    /// It has taken the interrupts that waited for it, as is known at its next exit.
+    InterruptsTaken {
+        /// When the handler of the last one began; no later than the event.
+        at: Nanos,
+    },
     /// It took a host lock.
     HostLockTaken(HostLockId),
     /// It released a host lock.
@@ -223,4 +226,15 @@ pub struct Event {
     pub vcpu: VcpuId,
     /// What.
     pub kind: EventKind,
+}
+
+impl Event {
+    /// When it happened: for what the hypervisor learns later, before it is told.
+    #[must_use]
+    pub const fn happened(&self) -> Nanos {
+        match self.kind {
+            EventKind::InterruptsTaken { at } => at,
+            _ => self.at,
+        }
+    }
 }

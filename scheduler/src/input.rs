@@ -242,10 +242,12 @@ pub enum Input {
         /// By which vCPU; none if by a device.
         from: Option<VcpuId>,
     },
-    /// The guest has taken all interrupts that waited for it.
+    /// The guest has taken all interrupts that waited for it. The hypervisor learns of it at the next exit.
     InterruptsTaken {
         /// Who.
         vcpu: VcpuId,
+        /// When the handler of the last one began, by the guest's own clock.
+        at: Nanos,
     },
     /// The guest arms its periodic timer; a period of zero disarms it.
     ArmPeriodic {

@@ -188,7 +188,7 @@ fn input_fields(input: &Input) -> Fields {
         Input::Interrupt { to, vector, from } => {
             Fields::of(9, to).detail(vector).other(from.map(|v| v.0))
         }
-        Input::InterruptsTaken { vcpu } => Fields::of(10, vcpu),
+        Input::InterruptsTaken { vcpu, at } => Fields::of(10, vcpu).value(at.0),
         Input::ArmPeriodic {
             vcpu,
             period,
@@ -257,7 +257,10 @@ fn input_from(f: &Fields) -> Option<Input> {
             vector: f.detail,
             from: f.get_other().map(VcpuId),
         },
-        10 => Input::InterruptsTaken { vcpu },
+        10 => Input::InterruptsTaken {
+            vcpu,
+            at: Nanos(f.value),
+        },
         11 => Input::ArmPeriodic {
             vcpu,
             period: Nanos(f.value),
@@ -377,7 +380,7 @@ fn event_fields(kind: &EventKind) -> Fields {
         EventKind::InterruptRaised { vector, from } => {
             Fields::code(12).detail(vector).other(from.map(|v| v.0))
         }
-        EventKind::InterruptsTaken => Fields::code(13),
+        EventKind::InterruptsTaken { at } => Fields::code(13).value(at.0),
         EventKind::HostLockTaken(lock) => Fields::code(14).place(lock.0),
         EventKind::HostLockReleased(lock) => Fields::code(15).place(lock.0),
         EventKind::Locks {
@@ -433,7 +436,7 @@ fn event_from(f: &Fields) -> Option<EventKind> {
             vector: f.detail,
             from: f.get_other().map(VcpuId),
         },
-        13 => EventKind::InterruptsTaken,
+        13 => EventKind::InterruptsTaken { at: Nanos(f.value) },
         14 => EventKind::HostLockTaken(HostLockId(f.place)),
         15 => EventKind::HostLockReleased(HostLockId(f.place)),
         16 => EventKind::Locks {

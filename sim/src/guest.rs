@@ -7,7 +7,7 @@ use stealtime_guest::call::{Refusal, UNUSED_PORT};
 use stealtime_guest::interp::Action;
 use stealtime_guest::op::Misdeed;
 use stealtime_scheduler::ids::VcpuId;
-use stealtime_scheduler::input::{ExitReason, Input};
+use stealtime_scheduler::input::ExitReason;
 use stealtime_scheduler::time::Nanos;
 
 /// Ops done in one go before the queue is looked at again, and with it the stop flag.
@@ -30,15 +30,15 @@ impl Machine<'_> {
         cost += self.owed_to_timers(core);
         let entry = self.vcpu(vcpu);
         entry.from = now + cost;
+        if taken > 0 {
+            entry.handled = Some(entry.from);
+        }
         let due = entry.from + entry.code_left();
         let wanted = entry.kicked || entry.doomed;
         self.queue.set(Slot::Step(vcpu), due);
         // A signal that was for these interrupts has nothing left to do.
         if !wanted {
             self.queue.cancel(Slot::Signal(vcpu));
-        }
-        if taken > 0 {
-            self.tell(Input::InterruptsTaken { vcpu }, None);
         }
     }
 

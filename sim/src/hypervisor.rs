@@ -50,8 +50,7 @@ impl Machine<'_> {
 
     /// A call or halt has arrived at the VMM.
     pub(crate) fn exited(&mut self, vcpu: VcpuId, why: ExitReason) {
-        self.vcpu(vcpu).place = Place::Hypervisor;
-        self.tell_from(vcpu, Input::Exited { vcpu, why });
+        self.out_of_guest(vcpu, why);
         if self.vcpu(vcpu).doomed {
             self.retire(vcpu, RetireReason::Fault);
         } else if let Task::Call(call) = self.vcpu(vcpu).task {
@@ -66,6 +65,19 @@ impl Machine<'_> {
                 Call::Action(action) => self.carry_out_call(vcpu, action),
                 call => self.carry_out_lock_call(vcpu, call),
             }
+        }
+    }
+
+    /// Guest code stopped; perhaps it took its interrupts before. As on KVM that is not told if another one was
+    /// raised since.
+    fn out_of_guest(&mut self, vcpu: VcpuId, why: ExitReason) {
+        self.vcpu(vcpu).place = Place::Hypervisor;
+        self.tell_from(vcpu, Input::Exited { vcpu, why });
+        let entry = self.vcpu(vcpu);
+        if let Some(at) = entry.handled.take()
+            && entry.pending == [0; 4]
+        {
+            self.tell_from(vcpu, Input::InterruptsTaken { vcpu, at });
         }
     }
 
@@ -208,10 +220,8 @@ impl Machine<'_> {
             Place::Guest => {
                 self.vcpu(vcpu).settle(now);
                 self.vcpu(vcpu).gap_begins(now);
-                self.vcpu(vcpu).place = Place::Hypervisor;
                 self.queue.cancel(Slot::Step(vcpu));
-                let why = ExitReason::Kick;
-                self.tell_from(vcpu, Input::Exited { vcpu, why });
+                self.out_of_guest(vcpu, ExitReason::Kick);
                 self.resume(vcpu);
             }
             Place::Hypervisor => {

@@ -130,6 +130,8 @@ pub(crate) struct Vcpu<'plan> {
     pub(crate) pending: [u64; 4],
     /// An interrupt came since the last wait for one.
     pub(crate) interrupted: bool,
+    /// When it handled interrupts of which the hypervisor does not know yet that they are taken.
+    pub(crate) handled: Option<Nanos>,
     /// The operation on a guest lock that is under way.
     pub(crate) underway: Option<Underway>,
     /// What the dispatcher was last told of its locks.
@@ -168,6 +170,7 @@ impl<'plan> Vcpu<'plan> {
             from: Nanos::ZERO,
             pending: [0; 4],
             interrupted: false,
+            handled: None,
             underway: None,
             told: GuestLocks::default(),
             listed: false,

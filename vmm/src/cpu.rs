@@ -109,6 +109,9 @@ pub trait Cpu: Send {
     /// Whether queued interrupts still wait for delivery.
     fn interrupts_queued(&self) -> Queued;
 
+    /// When the guest began to handle its last interrupt, by its own clock.
+    fn interrupt_handled_at(&self) -> Nanos;
+
     /// Sets or clears the preempt-pending word of the shared page.
     fn set_preempt_pending(&mut self, pending: bool);
 

@@ -172,7 +172,7 @@ impl Engine {
         if inner.broken.is_some() {
             return;
         }
-        if let Input::InterruptsTaken { vcpu } = input
+        if let Input::InterruptsTaken { vcpu, .. } = input
             && !self.seat(vcpu).vectors.is_empty()
         {
             // One more was raised in between; all are raised under the lock, so this is exact.

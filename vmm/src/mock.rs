@@ -202,6 +202,11 @@ impl Cpu for MockCpu {
         }
     }
 
+    /// As late as can be: at the exit.
+    fn interrupt_handled_at(&self) -> Nanos {
+        Nanos::MAX
+    }
+
     fn set_preempt_pending(&mut self, pending: bool) {
         self.page.set_preempt_pending(pending);
     }

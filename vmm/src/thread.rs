@@ -284,7 +284,8 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
         if self.interrupts == Queued::Some {
             self.interrupts = self.cpu.interrupts_queued();
             if self.interrupts == Queued::None {
-                self.say(Input::InterruptsTaken { vcpu });
+                let at = self.cpu.interrupt_handled_at();
+                self.say(Input::InterruptsTaken { vcpu, at });
             }
         }
     }

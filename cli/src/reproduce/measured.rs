@@ -145,8 +145,8 @@ impl<'a> Run<'a> {
             }
             match event.kind {
                 EventKind::InterruptRaised { .. } if event.vcpu == vcpu => watch.go_on(event.at),
-                EventKind::InterruptsTaken if event.vcpu == vcpu => {
-                    lengths.extend(watch.stop(event.at));
+                EventKind::InterruptsTaken { at } if event.vcpu == vcpu => {
+                    lengths.extend(watch.stop(at));
                 }
                 _ => {}
             }
@@ -179,9 +179,9 @@ impl<'a> Run<'a> {
                         answered = true;
                     }
                 }
-                EventKind::InterruptsTaken if event.vcpu == client && answered => {
+                EventKind::InterruptsTaken { at } if event.vcpu == client && answered => {
                     answered = false;
-                    lengths.extend(watch.stop(event.at));
+                    lengths.extend(watch.stop(at));
                 }
                 _ => {}
             }

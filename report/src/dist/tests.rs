@@ -30,6 +30,11 @@ fn dist(from: &str, to: &str, warmup: bool, events: &[(u64, u32, EventKind)]) ->
     collector.finish()
 }
 
+/// That the guest has taken its interrupts, then.
+const fn taken(at: u64) -> EventKind {
+    EventKind::InterruptsTaken { at: Nanos(at) }
+}
+
 #[test]
 fn every_beginning_is_paired_with_the_next_end_of_its_own_vcpu() {
     let dist = dist(
@@ -39,9 +44,9 @@ fn every_beginning_is_paired_with_the_next_end_of_its_own_vcpu() {
         &[
             (100, 0, RAISED),
             (300, 0, RAISED),
-            (400, 1, EventKind::InterruptsTaken),
-            (1_000, 0, EventKind::InterruptsTaken),
-            (2_000, 0, EventKind::InterruptsTaken),
+            (400, 1, taken(400)),
+            (1_200, 0, taken(1_000)),
+            (2_000, 0, taken(2_000)),
             (5_000, 1, RAISED),
         ],
     );
@@ -75,10 +80,10 @@ fn what_another_event_comes_into_is_void() {
     let events = [
         (10, 0, RAISED),
         (20, 0, idle),
-        (30, 0, EventKind::InterruptsTaken),
+        (30, 0, taken(30)),
         (40, 0, RAISED),
         (45, 1, idle),
-        (50, 0, EventKind::InterruptsTaken),
+        (50, 0, taken(50)),
     ];
     let dist = dist("irq_raise", "handler_run", true, &events);
     assert_eq!((dist.all.figures.count, dist.all.void), (1, 1));
@@ -120,7 +125,7 @@ fn the_text_has_a_row_a_vcpu_and_shows_the_tail() {
         let at = n * 100_000_000;
         events.push((at, 0, RAISED));
         let length = if n == 500 { 20_336_000 } else { 200_000 };
-        events.push((at + length, 0, EventKind::InterruptsTaken));
+        events.push((at + length, 0, taken(at + length)));
     }
     let text = dist("irq_raise", "handler_run", true, &events).to_text();
     let line = |start: &str| {

@@ -7,7 +7,7 @@ use stealtime_workloads::run::Entry;
 pub const MAGIC: [u8; 8] = *b"STEALTIM";
 
 /// The version of the stream's format.
-pub const STREAM_VERSION: u32 = 2;
+pub const STREAM_VERSION: u32 = 3;
 
 /// Length of the head.
 pub const HEADER_BYTES: usize = 32;

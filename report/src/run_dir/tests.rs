@@ -239,9 +239,14 @@ fn what_is_missing_cut_off_or_foreign_is_named() {
         );
     }
     let mut newer = whole;
-    newer[8] = 3;
+    let known = super::STREAM_VERSION;
+    newer[8] += 1;
     fs::write(&file, &newer).expect("written");
-    assert!(message(&dir).contains("has version 3, and this program knows version 2"));
+    let expected = format!(
+        "has version {}, and this program knows version {known}",
+        known + 1
+    );
+    assert!(message(&dir).contains(&expected));
     fs::remove_file(&file).expect("removed");
     assert!(message(&dir).contains("it has no `stream.bin`"));
     let description = dir.join(RUN_FILE);

@@ -49,6 +49,8 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     delay_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    happened_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effect: Option<String>,
@@ -91,6 +93,7 @@ impl<'a> Line<'a> {
             standing: None,
             from_core: None,
             delay_ns: None,
+            happened_ns: None,
             input: None,
             effect: None,
         };
@@ -142,6 +145,7 @@ impl<'a> Line<'a> {
             EventKind::Standing(standing) => self.standing = Some(standing),
             EventKind::Migrated { from, .. } => self.from_core = names.core(from),
             EventKind::HostDelay(delay) => self.delay_ns = Some(delay.0),
+            EventKind::InterruptsTaken { at } => self.happened_ns = Some(at.0),
             _ => {}
         }
     }

@@ -39,9 +39,11 @@ impl Dispatcher {
             Input::Yield { vcpu } => self.yielded(vcpu, out),
             Input::Block { vcpu, on } => self.block(vcpu, on, out),
             Input::Interrupt { to, vector, from } => self.interrupt(to, vector, from, out),
-            Input::InterruptsTaken { vcpu } => {
+            Input::InterruptsTaken { vcpu, at } => {
                 self.vcpu(vcpu).pending_interrupts = 0;
-                self.emit(out, vcpu, EventKind::InterruptsTaken);
+                // The two clocks may differ by some nanoseconds.
+                let at = at.min(self.now);
+                self.emit(out, vcpu, EventKind::InterruptsTaken { at });
             }
             Input::ArmPeriodic {
                 vcpu,

@@ -79,7 +79,10 @@ fn inputs(s: Seed) -> Vec<Input> {
         Input::Stopped { core, vcpu },
         Input::Yield { vcpu },
         Input::CriticalLeft { vcpu },
-        Input::InterruptsTaken { vcpu },
+        Input::InterruptsTaken {
+            vcpu,
+            at: Nanos(s.value),
+        },
         Input::ArmPeriodic {
             vcpu,
             period: Nanos(s.value),
@@ -185,7 +188,7 @@ fn event_kinds(s: Seed) -> Vec<EventKind> {
             from: CoreId(s.place_2),
             to: core,
         },
-        EventKind::InterruptsTaken,
+        EventKind::InterruptsTaken { at: Nanos(s.value) },
         EventKind::HostLockTaken(lock),
         EventKind::HostLockReleased(lock),
         EventKind::UserReturn,

@@ -260,7 +260,7 @@ impl World {
             Input::Stopped { vcpu, .. } if self.vcpus[vcpu.index()].on.is_some() => {
                 self.tell(input);
             }
-            Input::InterruptsTaken { vcpu } if self.vcpus[vcpu.index()].on.is_some() => {
+            Input::InterruptsTaken { vcpu, .. } if self.vcpus[vcpu.index()].on.is_some() => {
                 self.take_interrupts(vcpu);
             }
             _ => {}
@@ -269,7 +269,8 @@ impl World {
 
     fn take_interrupts(&mut self, vcpu: VcpuId) {
         if std::mem::take(&mut self.vcpus[vcpu.index()].injected) {
-            self.tell(Input::InterruptsTaken { vcpu });
+            let at = self.now;
+            self.tell(Input::InterruptsTaken { vcpu, at });
         }
     }
 
@@ -400,7 +401,9 @@ impl World {
             Effect::Cancel { timer } => self.timers.retain(|_, armed| *armed != timer),
             Effect::Inject { vcpu, .. } => {
                 self.vcpus[vcpu.index()].injected = true;
-                self.acknowledge.push_back(Input::InterruptsTaken { vcpu });
+                let at = self.now;
+                self.acknowledge
+                    .push_back(Input::InterruptsTaken { vcpu, at });
             }
             Effect::Owe { vcpu, .. } => self.vcpus[vcpu.index()].guest.owed = true,
             Effect::Lent { to, donor } => self.vcpus[to.index()].guest.donor = donor,

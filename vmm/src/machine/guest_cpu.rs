@@ -126,6 +126,11 @@ impl Cpu for GuestCpu {
         }
     }
 
+    fn interrupt_handled_at(&self) -> Nanos {
+        let page = self.page.get();
+        Nanos(page.clock(page.interrupt_tsc.load(Ordering::Relaxed)))
+    }
+
     fn set_preempt_pending(&mut self, pending: bool) {
         Watch::set_preempt_pending(&self.page, pending);
     }
