@@ -165,8 +165,11 @@ impl<'a> Collector<'a> {
         }
         let series = &mut self.vcpus[event.vcpu.index()];
         if self.question.to.means(&event.kind, self.names) {
-            for began in std::mem::take(&mut series.open) {
-                let length = event.happened().since(began).0;
+            // What began after it happened, though it is told later, is still open.
+            let end = event.happened();
+            let ended: Vec<_> = series.open.extract_if(.., |began| *began <= end).collect();
+            for began in ended {
+                let length = end.since(began).0;
                 series.record(length, began);
                 self.all.record(length, began);
                 self.bins.record(length);

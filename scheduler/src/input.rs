@@ -242,12 +242,15 @@ pub enum Input {
         /// By which vCPU; none if by a device.
         from: Option<VcpuId>,
     },
-    /// The guest has taken all interrupts that waited for it. The hypervisor learns of it at the next exit.
+    /// The guest has taken all interrupts that waited for it when it was entered. The hypervisor learns of it at the
+    /// next exit.
     InterruptsTaken {
         /// Who.
         vcpu: VcpuId,
         /// When the handler of the last one began, by the guest's own clock.
         at: Nanos,
+        /// Another one was raised since, and waits.
+        more: bool,
     },
     /// The guest arms its periodic timer; a period of zero disarms it.
     ArmPeriodic {

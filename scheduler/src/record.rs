@@ -188,7 +188,9 @@ fn input_fields(input: &Input) -> Fields {
         Input::Interrupt { to, vector, from } => {
             Fields::of(9, to).detail(vector).other(from.map(|v| v.0))
         }
-        Input::InterruptsTaken { vcpu, at } => Fields::of(10, vcpu).value(at.0),
+        Input::InterruptsTaken { vcpu, at, more } => {
+            Fields::of(10, vcpu).value(at.0).detail(more.into())
+        }
         Input::ArmPeriodic {
             vcpu,
             period,
@@ -260,6 +262,7 @@ fn input_from(f: &Fields) -> Option<Input> {
         10 => Input::InterruptsTaken {
             vcpu,
             at: Nanos(f.value),
+            more: f.detail != 0,
         },
         11 => Input::ArmPeriodic {
             vcpu,

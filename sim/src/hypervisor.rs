@@ -68,16 +68,14 @@ impl Machine<'_> {
         }
     }
 
-    /// Guest code stopped; perhaps it took its interrupts before. As on KVM that is not told if another one was
-    /// raised since.
+    /// Guest code stopped; perhaps it took its interrupts before.
     fn out_of_guest(&mut self, vcpu: VcpuId, why: ExitReason) {
         self.vcpu(vcpu).place = Place::Hypervisor;
         self.tell_from(vcpu, Input::Exited { vcpu, why });
         let entry = self.vcpu(vcpu);
-        if let Some(at) = entry.handled.take()
-            && entry.pending == [0; 4]
-        {
-            self.tell_from(vcpu, Input::InterruptsTaken { vcpu, at });
+        if let Some(at) = entry.handled.take() {
+            let more = entry.pending != [0; 4];
+            self.tell_from(vcpu, Input::InterruptsTaken { vcpu, at, more });
         }
     }
 

@@ -168,15 +168,13 @@ impl Engine {
         std::mem::swap(&mut self.lock().entries, buffer);
     }
 
-    fn take(&self, inner: &mut Inner, now: Nanos, input: Input, owed: &mut Owed) {
+    fn take(&self, inner: &mut Inner, now: Nanos, mut input: Input, owed: &mut Owed) {
         if inner.broken.is_some() {
             return;
         }
-        if let Input::InterruptsTaken { vcpu, .. } = input
-            && !self.seat(vcpu).vectors.is_empty()
-        {
-            // One more was raised in between; all are raised under the lock, so this is exact.
-            return;
+        if let Input::InterruptsTaken { vcpu, more, .. } = &mut input {
+            // All are raised under the lock, so this is exact.
+            *more = !self.seat(*vcpu).vectors.is_empty();
         }
         let mut news = std::mem::take(&mut inner.news);
         let (told, dispatcher) = (&mut inner.told, &inner.dispatcher);

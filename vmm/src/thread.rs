@@ -285,7 +285,9 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
             self.interrupts = self.cpu.interrupts_queued();
             if self.interrupts == Queued::None {
                 let at = self.cpu.interrupt_handled_at();
-                self.say(Input::InterruptsTaken { vcpu, at });
+                // Whether more wait is seen where none can be raised meanwhile.
+                let more = false;
+                self.say(Input::InterruptsTaken { vcpu, at, more });
             }
         }
     }

@@ -131,12 +131,14 @@ impl<'a> Run<'a> {
     }
 
     /// From an interrupt's being raised at this vCPU until it takes it, less what the host took. One
-    /// that comes while another waits is taken with it and not counted.
+    /// that comes while another waits is taken with it and not counted; one that comes after that one was handled,
+    /// though the handling is told later, is the next.
     pub(super) fn handled(&self, prefix: &str) -> Distribution {
         let Some(vcpu) = self.vcpu(prefix) else {
             return Distribution::default();
         };
         let (mut watch, mut lengths) = (Stopwatch::default(), Vec::new());
+        let mut latest = None;
         let taken = host::taken(self.events);
         let mut taken = &taken[..];
         for event in self.events() {
@@ -144,9 +146,15 @@ impl<'a> Run<'a> {
                 watch.threads_waited(*one);
             }
             match event.kind {
-                EventKind::InterruptRaised { .. } if event.vcpu == vcpu => watch.go_on(event.at),
+                EventKind::InterruptRaised { .. } if event.vcpu == vcpu => {
+                    watch.go_on(event.at);
+                    latest = Some(event.at);
+                }
                 EventKind::InterruptsTaken { at } if event.vcpu == vcpu => {
                     lengths.extend(watch.stop(at));
+                    if let Some(next) = latest.filter(|raised| *raised > at) {
+                        watch.start(next);
+                    }
                 }
                 _ => {}
             }

@@ -45,14 +45,15 @@ fn every_beginning_is_paired_with_the_next_end_of_its_own_vcpu() {
             (100, 0, RAISED),
             (300, 0, RAISED),
             (400, 1, taken(400)),
+            (1_100, 0, RAISED),
             (1_200, 0, taken(1_000)),
             (2_000, 0, taken(2_000)),
             (5_000, 1, RAISED),
         ],
     );
     let all = &dist.all;
-    assert_eq!((all.figures.count, all.min, all.figures.max), (2, 700, 900));
-    assert_eq!((all.mean, all.figures.max_at_ns), (800, 100));
+    assert_eq!((all.figures.count, all.min, all.figures.max), (3, 700, 900));
+    assert_eq!((all.mean, all.figures.max_at_ns), (833, 100));
     assert_eq!((all.unfinished, all.unfinished_since_ns), (1, Some(5_000)));
     assert_eq!(dist.vcpus.len(), 2);
     assert_eq!(dist.vcpus[0].vm.as_deref(), Some("vm0"));

@@ -39,8 +39,10 @@ impl Dispatcher {
             Input::Yield { vcpu } => self.yielded(vcpu, out),
             Input::Block { vcpu, on } => self.block(vcpu, on, out),
             Input::Interrupt { to, vector, from } => self.interrupt(to, vector, from, out),
-            Input::InterruptsTaken { vcpu, at } => {
-                self.vcpu(vcpu).pending_interrupts = 0;
+            Input::InterruptsTaken { vcpu, at, more } => {
+                if !more {
+                    self.vcpu(vcpu).pending_interrupts = 0;
+                }
                 // The two clocks may differ by some nanoseconds.
                 let at = at.min(self.now);
                 self.emit(out, vcpu, EventKind::InterruptsTaken { at });

@@ -82,6 +82,7 @@ fn inputs(s: Seed) -> Vec<Input> {
         Input::InterruptsTaken {
             vcpu,
             at: Nanos(s.value),
+            more: s.byte % 2 == 1,
         },
         Input::ArmPeriodic {
             vcpu,

@@ -270,7 +270,11 @@ impl World {
     fn take_interrupts(&mut self, vcpu: VcpuId) {
         if std::mem::take(&mut self.vcpus[vcpu.index()].injected) {
             let at = self.now;
-            self.tell(Input::InterruptsTaken { vcpu, at });
+            self.tell(Input::InterruptsTaken {
+                vcpu,
+                at,
+                more: false,
+            });
         }
     }
 
@@ -402,8 +406,11 @@ impl World {
             Effect::Inject { vcpu, .. } => {
                 self.vcpus[vcpu.index()].injected = true;
                 let at = self.now;
-                self.acknowledge
-                    .push_back(Input::InterruptsTaken { vcpu, at });
+                self.acknowledge.push_back(Input::InterruptsTaken {
+                    vcpu,
+                    at,
+                    more: false,
+                });
             }
             Effect::Owe { vcpu, .. } => self.vcpus[vcpu.index()].guest.owed = true,
             Effect::Lent { to, donor } => self.vcpus[to.index()].guest.donor = donor,

@@ -63,7 +63,14 @@ fn one_with_an_interrupt_waiting_does_not_halt() {
     assert_eq!(desk.tell(ms(1), interrupt(A)), [inject(A)]);
     assert_eq!(desk.tell(ms(1), block(A, BlockOn::Idle)), []);
     assert_eq!(desk.dispatcher.on_core(CORE), Some(A));
-    desk.tell(ms(2), Input::InterruptsTaken { vcpu: A, at: ms(2) });
+    desk.tell(
+        ms(2),
+        Input::InterruptsTaken {
+            vcpu: A,
+            at: ms(2),
+            more: false,
+        },
+    );
     assert_eq!(
         desk.tell(ms(2), block(A, BlockOn::Idle)),
         [cancel(SLICE), park(A)]
