@@ -90,6 +90,7 @@ impl Trio {
             held,
             critical: 0,
             waits_for,
+            in_line: false,
         };
         self.tell(at, Input::Locks { vcpu, locks });
     }
