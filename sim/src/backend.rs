@@ -97,6 +97,7 @@ impl SimBackend {
             violations: machine.dispatcher.violations().to_vec(),
             violation_count: machine.dispatcher.violation_count(),
             quality: Quality {
+                host_interference_ns: machine.interference.told.get(),
                 dispatch_calls: machine.stream.inputs,
                 events_emitted: machine.stream.events,
                 notes,

@@ -1,17 +1,18 @@
 //! What the machine's own work costs: the only thing that `sim` assumes about hardware.
 //!
-//! All figures are nanoseconds of virtual time, constant for a run but for one spread. `stealtime doctor --calibrate`
+//! All figures are nanoseconds of virtual time, constant for a run but for how late timers are and what the host takes
+//! away. `stealtime doctor --calibrate`
 //! measures them on a machine and stores them (see [`crate::stored`]); without that the figures of
 //! [`CostModel::bare_hardware`] count.
 
 use serde::{Deserialize, Serialize};
 use stealtime_scheduler::time::Nanos;
 
-/// The costs. In its JSON form every field ends in `_ns`, and all are required.
+/// The costs. In its JSON form every field that is a time ends in `_ns`, and all are required.
 ///
 /// # Invariants
-/// `op` is at least 1 ns ([`CostModel::check`]): every op takes time, so that no program can hold
-/// virtual time still.
+/// See [`CostModel::check`]. `op` is at least 1 ns: every op takes time, so that no program can hold
+/// virtual time still. Thefts take time too, and leave some to the run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CostModel {
@@ -82,6 +83,30 @@ pub struct CostModel {
     /// What every op of a guest's program costs beside its own length (at least 1).
     #[serde(rename = "op_ns")]
     pub op: Nanos,
+    /// What the host takes away, on every core alike. Empty where nothing is taken.
+    pub interference: Vec<Theft>,
+}
+
+/// Interference of one kind: a core of the run is taken away for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Theft {
+    /// For how long on average: each time for between two and four thirds of it, all equally likely. 1 ns to 1 s.
+    #[serde(rename = "length_ns")]
+    pub length: Nanos,
+    /// How often, as the mean time from the beginning of one to that of the next, which is exponentially distributed.
+    /// Counted for each core.
+    #[serde(rename = "every_ns")]
+    pub every: Nanos,
+}
+
+impl Theft {
+    /// The shortest and the longest.
+    #[must_use]
+    pub const fn range(self) -> (Nanos, Nanos) {
+        let third = self.length.0 / 3;
+        (Nanos(self.length.0 - third), Nanos(self.length.0 + third))
+    }
 }
 
 /// A cost model that cannot be used.
@@ -104,6 +129,18 @@ pub enum InvalidCosts {
         field: &'static str,
         /// The value.
         value: Nanos,
+    },
+    /// Interference that takes no time, and so might come without end.
+    #[error("cost model `{name}`: interference has an entry with a length_ns of 0")]
+    NothingTaken {
+        /// The model.
+        name: String,
+    },
+    /// Interference that leaves too little for anything to be simulated.
+    #[error("cost model `{name}`: interference takes more than nine tenths of every core")]
+    MostTaken {
+        /// The model.
+        name: String,
     },
 }
 
@@ -133,6 +170,7 @@ impl CostModel {
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
             op: Nanos(20),
+            interference: Vec::new(),
         }
     }
 
@@ -159,15 +197,17 @@ impl CostModel {
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
             op: Nanos(1),
+            interference: Vec::new(),
         }
     }
 
-    /// The same with what is late by chance at its median instead.
+    /// The same with what is late by chance at its median instead, and nothing taken away.
     #[must_use]
     pub fn without_chance(self) -> Self {
         Self {
             timer: self.timer + median_of_chance(self.timer_spread),
             timer_spread: Nanos::ZERO,
+            interference: Vec::new(),
             ..self
         }
     }
@@ -186,13 +226,42 @@ impl CostModel {
             .fields()
             .into_iter()
             .find(|(_, value)| *value > Nanos::from_secs(1));
-        too_large.map_or(Ok(()), |(field, value)| {
-            Err(InvalidCosts::TooLarge {
+        if let Some((field, value)) = too_large {
+            return Err(InvalidCosts::TooLarge {
                 name: self.name.clone(),
                 field,
                 value,
-            })
-        })
+            });
+        }
+        self.check_interference()
+    }
+
+    fn check_interference(&self) -> Result<(), InvalidCosts> {
+        let name = || self.name.clone();
+        let mut lengths = self.interference.iter().map(|theft| theft.length);
+        if lengths.clone().any(|length| length == Nanos::ZERO) {
+            return Err(InvalidCosts::NothingTaken { name: name() });
+        }
+        if let Some(value) = lengths.find(|length| *length > Nanos::from_secs(1)) {
+            return Err(InvalidCosts::TooLarge {
+                name: name(),
+                field: "length_ns of its interference",
+                value,
+            });
+        }
+        if self.taken() > 0.9 {
+            return Err(InvalidCosts::MostTaken { name: name() });
+        }
+        Ok(())
+    }
+
+    /// How much of each core is taken away, from 0 to 1.
+    #[must_use]
+    pub fn taken(&self) -> f64 {
+        let parts = self.interference.iter();
+        parts
+            .map(|theft| theft.length.get() as f64 / theft.every.get() as f64)
+            .sum()
     }
 
     /// Every cost with the name of its field in JSON.
@@ -249,6 +318,30 @@ mod tests {
     }
 
     #[test]
+    fn interference_takes_some_time_and_leaves_some() {
+        let checked = |length, every| {
+            let model = CostModel {
+                interference: vec![Theft {
+                    length: Nanos(length),
+                    every: Nanos(every),
+                }],
+                ..CostModel::free()
+            };
+            model.check()
+        };
+        assert_eq!(checked(1_000, 1_200), Ok(()));
+        assert_eq!(checked(1_000_000_000, 60_000_000_000), Ok(()));
+        let nothing = checked(0, 1_000);
+        assert!(matches!(nothing, Err(InvalidCosts::NothingTaken { .. })));
+        for every in [1_100, 1_000, 0] {
+            let most = checked(1_000, every);
+            assert!(matches!(most, Err(InvalidCosts::MostTaken { .. })));
+        }
+        let long = checked(2_000_000_000, 60_000_000_000);
+        assert!(matches!(long, Err(InvalidCosts::TooLarge { .. })));
+    }
+
+    #[test]
     fn half_of_what_is_late_by_chance_is_later_than_without_chance() {
         let spread = Nanos(10_000);
         let chancy = CostModel {
@@ -268,7 +361,8 @@ mod tests {
         let model = CostModel::bare_hardware();
         let json = serde_json::to_value(&model).expect("plain data");
         let object = json.as_object().expect("a struct");
-        assert_eq!(object.len(), model.fields().len() + 1);
+        let others = ["name", "interference"];
+        assert_eq!(object.len(), model.fields().len() + others.len());
         for (name, value) in model.fields() {
             assert_eq!(object[name].as_u64(), Some(value.0), "{name}");
         }

@@ -5,6 +5,7 @@ use crate::queue::Slot;
 use crate::vcpu::Place;
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::{ExitReason, Input, Mark, RetireReason};
+use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::VmFailure;
 
 impl Machine<'_> {
@@ -15,6 +16,7 @@ impl Machine<'_> {
             return;
         }
         let on = entry.core.filter(|_| entry.on_core());
+        self.tell_thefts(vcpu);
         self.tell(Input::Retire { vcpu, why }, on);
         self.queue.cancel(Slot::Step(vcpu));
         self.queue.cancel(Slot::Signal(vcpu));
@@ -67,6 +69,8 @@ impl Machine<'_> {
     pub(crate) fn begin_measuring(&mut self) {
         let now = self.now;
         self.measuring = true;
+        self.tell_all_thefts();
+        self.interference.told = Nanos::ZERO;
         for vcpu in &mut self.vcpus {
             vcpu.measure_from(now);
         }
@@ -81,6 +85,7 @@ impl Machine<'_> {
         if !self.measuring {
             self.begin_measuring();
         }
+        self.tell_all_thefts();
         for vcpu in &mut self.vcpus {
             vcpu.measure_to(now);
         }

@@ -154,7 +154,7 @@ impl Machine<'_> {
 }
 
 /// Whether a vCPU may be off its core after the call: what the host took of its stay is told before then.
-const fn may_lose_core(call: Call) -> bool {
+pub(crate) const fn may_lose_core(call: Call) -> bool {
     match call {
         Call::Wait(_) | Call::SpunTooLong(_) | Call::CriticalLeft(_) => true,
         Call::Wake(..) => false,

@@ -4,6 +4,7 @@
 //! exit means, and `Resumed`; or `Stopped` in place of `Resumed` if the core is wanted. A thread looks
 //! whether it is wanted each time before it enters the guest, so a kick is overtaken by an exit.
 
+use crate::guest::may_lose_core;
 use crate::machine::Machine;
 use crate::queue::Slot;
 use crate::vcpu::{After, Call, Place, Task, Then};
@@ -59,6 +60,9 @@ impl Machine<'_> {
                 && let Some(nonsense) = meaningless(action)
             {
                 return self.fail(vcpu, &nonsense);
+            }
+            if why == ExitReason::Halt || may_lose_core(call) {
+                self.tell_thefts(vcpu);
             }
             self.vcpu(vcpu).fetch_after(call, op);
             match call {
@@ -259,6 +263,7 @@ impl Machine<'_> {
     fn stop(&mut self, vcpu: VcpuId) -> bool {
         let core = self.core_of(vcpu);
         self.vcpu(vcpu).kicked = false;
+        self.tell_thefts(vcpu);
         self.leaver = Some(vcpu);
         self.tell_from(vcpu, Input::Stopped { core, vcpu });
         self.leaver = None;

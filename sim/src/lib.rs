@@ -22,6 +22,7 @@ mod ending;
 mod guest;
 mod guest_locks;
 mod hypervisor;
+mod interference;
 mod machine;
 mod queue;
 pub mod stored;

@@ -9,6 +9,7 @@
 
 use crate::cost::CostModel;
 use crate::guest_locks::AllLocks;
+use crate::interference::Interference;
 use crate::queue::{Queue, Slot};
 use crate::stream::Stream;
 use crate::timers::TimerThread;
@@ -44,6 +45,7 @@ pub(crate) struct Machine<'run> {
     pub(crate) changed: Vec<VcpuId>,
     pub(crate) failures: Vec<VmFailure>,
     pub(crate) timer_thread: TimerThread,
+    pub(crate) interference: Interference,
     /// What is late by chance.
     chance: Rng,
     /// The vCPU that gives its core back at this moment because it was asked to.
@@ -66,7 +68,7 @@ impl<'run> Machine<'run> {
         stream: Stream<'run>,
         queue: Queue,
     ) -> Self {
-        let overtaken = vec![None; dispatcher.cores()];
+        let cores = dispatcher.cores();
         let numbered = (0..).map(VcpuId).zip(&plan.vcpus);
         let hints = dispatcher.guest_hints();
         let hand_off = hints.mutex == MutexMode::HandOff;
@@ -84,9 +86,10 @@ impl<'run> Machine<'run> {
             changed: Vec::new(),
             failures: Vec::new(),
             timer_thread: TimerThread::default(),
+            interference: Interference::new(&costs.interference, cores, plan.seed),
             chance: Rng::new(plan.seed, CHANCE),
             leaver: None,
-            overtaken,
+            overtaken: vec![None; cores],
             alive: plan.vcpus.len(),
             measuring: false,
             broken: None,
@@ -98,6 +101,7 @@ impl<'run> Machine<'run> {
     /// whether it was stopped.
     pub(crate) fn run(&mut self, stop: &AtomicBool) -> bool {
         self.queue.set(Slot::Mark, self.plan.warmup);
+        self.expect_thefts();
         for (index, vcpu) in (0..).map(VcpuId).zip(&self.plan.vcpus) {
             self.queue.set(Slot::Step(index), vcpu.start);
         }
@@ -125,6 +129,7 @@ impl<'run> Machine<'run> {
                 Slot::TimerThread => self.woke_for_nothing(),
                 Slot::Step(vcpu) => self.step(vcpu),
                 Slot::Signal(vcpu) => self.signalled(vcpu),
+                Slot::Theft(core) => self.theft(core),
             }
         }
         self.end();
@@ -265,7 +270,10 @@ impl<'run> Machine<'run> {
         };
         cost += self.owed_to_timers(Some(core));
         let at = self.now;
+        let taken = self.interference.left(core, at);
+        cost += taken;
         let entry = self.vcpu(vcpu);
+        entry.stolen += taken;
         if entry.core.replace(core).is_some_and(|last| last != core) {
             cost += costs.migration;
         }
@@ -299,11 +307,15 @@ impl<'run> Machine<'run> {
         entry.owed = false;
     }
 
-    /// Sends a signal to the vCPU's thread, unless one is on its way.
+    /// Sends a signal to the vCPU's thread, unless one is on its way. It arrives when the thread has its core.
     pub(crate) fn signal(&mut self, vcpu: VcpuId) {
-        if !self.queue.is_set(Slot::Signal(vcpu)) {
-            self.queue
-                .set(Slot::Signal(vcpu), self.now + self.costs.kick);
+        let slot = Slot::Signal(vcpu);
+        if self.queue.is_set(slot) {
+            return;
         }
+        let core = self.vcpus[vcpu.index()].core;
+        let taken = core.map(|core| self.interference.left(core, self.now));
+        let after = taken.unwrap_or_default().max(self.costs.kick);
+        self.queue.set(slot, self.now + after);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Slot {
     Step(VcpuId),
     /// A signal to a vCPU's thread arrives.
     Signal(VcpuId),
+    /// The host takes a core away.
+    Theft(CoreId),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -40,7 +42,7 @@ const NOWHERE: u32 = u32::MAX;
 /// Slots that there is one of: the mark, the policy's three clocks, the timer thread.
 const SINGLE: u32 = 5;
 /// Slots of each core.
-const PER_CORE: u32 = 2;
+const PER_CORE: u32 = 3;
 /// Slots of each vCPU.
 const PER_VCPU: u32 = 4;
 
@@ -85,6 +87,7 @@ impl Queue {
             Slot::TimerThread => 4,
             Slot::Timer(Timer::Slice(core)) => of_core(core, 0),
             Slot::Timer(Timer::Grace(core)) => of_core(core, 1),
+            Slot::Theft(core) => of_core(core, 2),
             Slot::Step(vcpu) => of_vcpu(vcpu, 0),
             Slot::Signal(vcpu) => of_vcpu(vcpu, 1),
             Slot::Timer(Timer::Wake(vcpu)) => of_vcpu(vcpu, 2),
@@ -106,7 +109,8 @@ impl Queue {
             let core = CoreId(u16::try_from(number / PER_CORE).unwrap_or(u16::MAX));
             return match number % PER_CORE {
                 0 => Slot::Timer(Timer::Slice(core)),
-                _ => Slot::Timer(Timer::Grace(core)),
+                1 => Slot::Timer(Timer::Grace(core)),
+                _ => Slot::Theft(core),
             };
         };
         let vcpu = VcpuId(number / PER_VCPU);
@@ -246,6 +250,8 @@ mod tests {
             Slot::Signal(VcpuId(0)),
             Slot::Mark,
             Slot::Timer(Timer::Slice(CoreId(1))),
+            Slot::Theft(CoreId(1)),
+            Slot::Theft(CoreId(0)),
             Slot::Timer(Timer::Grace(CoreId(0))),
             Slot::Timer(Timer::Grace(CoreId(1))),
             Slot::Timer(Timer::Periodic(VcpuId(1))),

@@ -246,14 +246,16 @@ mod tests {
         let error = CostModel::at(&Place::Usual(path.clone())).expect_err("no model");
         assert!(matches!(error, CostsError::Parse { .. }));
         assert!(error.to_string().contains("costs.json"), "{error}");
-        let mut older = serde_json::to_value(CostModel::free()).expect("JSON");
-        let fields = older.as_object_mut().expect("an object");
-        assert!(fields.remove("timer_spread_ns").is_some());
-        fs::write(&path, older.to_string()).expect("a fresh directory");
-        let error = CostModel::load(&path).expect_err("a field is missing");
-        assert!(error.to_string().contains("older"), "{error}");
-        let why = std::error::Error::source(&error).map(ToString::to_string);
-        assert!(why.is_some_and(|why| why.contains("timer_spread_ns")));
+        for field in ["timer_spread_ns", "interference"] {
+            let mut older = serde_json::to_value(CostModel::free()).expect("JSON");
+            let fields = older.as_object_mut().expect("an object");
+            assert!(fields.remove(field).is_some());
+            fs::write(&path, older.to_string()).expect("a fresh directory");
+            let error = CostModel::load(&path).expect_err("a field is missing");
+            assert!(error.to_string().contains("older"), "{error}");
+            let why = std::error::Error::source(&error).map(ToString::to_string);
+            assert!(why.is_some_and(|why| why.contains(field)));
+        }
         let free_ops = CostModel {
             op: stealtime_scheduler::time::Nanos::ZERO,
             ..CostModel::free()

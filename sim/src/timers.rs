@@ -2,7 +2,8 @@
 //!
 //! On a machine that has no core beside those of the run, the thread that serves the timers runs on one of them.
 //! As the KVM driver's (`vmm/src/clock.rs`) it sleeps until the earliest timer, is woken if an
-//! earlier one is armed, and wakes for nothing if that one was taken out meanwhile.
+//! earlier one is armed, and wakes for nothing if that one was taken out meanwhile. While the host takes that core
+//! from the run no timer is served.
 
 use crate::machine::Machine;
 use crate::queue::Slot;
@@ -76,6 +77,9 @@ impl Machine<'_> {
         if !self.shares() {
             return self.tell(Input::TimerDue { timer }, None);
         }
+        if self.waits_for_core(Slot::Timer(timer)) {
+            return;
+        }
         self.timer_thread.cancel(timer);
         self.timer_thread.sleeps_until = Nanos::ZERO;
         self.take_core(self.costs.timer_work);
@@ -83,8 +87,20 @@ impl Machine<'_> {
         self.timer_thread_sleeps();
     }
 
+    /// Whether the host has the core. Then the slot is due when it gives it back.
+    fn waits_for_core(&mut self, slot: Slot) -> bool {
+        let taken = self.interference.left(SHARED, self.now);
+        if taken > Nanos::ZERO {
+            self.queue.set(slot, self.now + taken);
+        }
+        taken > Nanos::ZERO
+    }
+
     /// The timer thread woke for a timer that was taken out.
     pub(crate) fn woke_for_nothing(&mut self) {
+        if self.waits_for_core(Slot::TimerThread) {
+            return;
+        }
         self.take_core(self.costs.timer_wake);
         self.timer_thread_sleeps();
     }

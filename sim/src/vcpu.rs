@@ -120,11 +120,13 @@ pub(crate) struct Vcpu<'plan> {
     pub(crate) loaded: bool,
     /// Its thread sleeps of its own accord: it blocked, or has not run yet.
     pub(crate) rested: bool,
+    /// What the host took of its stays that the dispatcher was not told of, or is still taking.
+    pub(crate) stolen: Nanos,
     /// A preemption is owed when no lock is held and no critical section entered any more.
     pub(crate) owed: bool,
     pub(crate) task: Task,
     /// In `Guest`: progress is accounted up to here, or begins here. In `Hypervisor`: the work began
-    /// here, or would have but for what timers took since.
+    /// here, or would have but for what timers and the host took since.
     pub(crate) from: Nanos,
     /// Interrupts that wait to be taken, one bit a vector.
     pub(crate) pending: [u64; 4],
@@ -165,6 +167,7 @@ impl<'plan> Vcpu<'plan> {
             doomed: false,
             loaded: false,
             rested: true,
+            stolen: Nanos::ZERO,
             owed: false,
             task: Task::Host(0),
             from: Nanos::ZERO,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stealtime_guest::op::{HostMode, Length, Misdeed, Step};
 use stealtime_scheduler::registry::POLICIES;
 use stealtime_scheduler::time::Nanos;
-use stealtime_sim::cost::CostModel;
+use stealtime_sim::cost::{CostModel, Theft};
 use stealtime_workloads::run::{LockKind, Plan};
 
 fn length() -> impl Strategy<Value = Length> {
@@ -112,16 +112,31 @@ fn plan() -> impl Strategy<Value = Plan> {
         })
 }
 
+/// A few short ones a millisecond, so that they fall into everything and each other, and some that are longer than
+/// most slices.
+fn thefts() -> Vec<Theft> {
+    let theft = |length, every| Theft {
+        length: Nanos(length),
+        every: Nanos(every),
+    };
+    vec![theft(60_000, 300_000), theft(4_000_000, 25_000_000)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_plan_runs_to_its_end_by_the_rules(plan in plan(), which in 0..3) {
+    fn any_plan_runs_to_its_end_by_the_rules(plan in plan(), which in 0..4) {
         // Ops of 1 ns would make millions of events of an endless yield.
         let costs = match which {
             0 => CostModel { op: Nanos(2_000), ..CostModel::free() },
             1 => CostModel::bare_hardware(),
+            2 => CostModel {
+                interference: thefts(),
+                ..CostModel::bare_hardware()
+            },
             _ => CostModel {
+                interference: thefts(),
                 load: Nanos(700),
                 handling: Nanos(900),
                 leaving: Nanos(600),

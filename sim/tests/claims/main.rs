@@ -6,6 +6,7 @@ mod directed_yields;
 mod endings;
 mod guest_locks;
 mod heaviest_waiter;
+mod interference;
 mod interrupts;
 mod late_timers;
 mod ledger;

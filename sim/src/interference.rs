@@ -1,0 +1,249 @@
+//! Interference of the host: what takes a core away for a while.
+//!
+//! Every entry of [`CostModel::interference`](crate::cost::CostModel::interference) is a Poisson process of its own on
+//! every core. While a core is taken nothing on it goes on: guest code, an entry, an exit, the hypervisor's work, a
+//! grant, and the timer thread where it has no other core. Other cores go on, and that is what matters: they may
+//! spin for a lock whose holder stands still. Of a core taken anew while it is taken already the lengths add up.
+//!
+//! It is told as the KVM driver tells it: before the vCPU may lose its core, and before marks.
+
+use crate::cost::Theft;
+use crate::machine::Machine;
+use crate::queue::Slot;
+use crate::vcpu::Place;
+use stealtime_guest::rng::Rng;
+use stealtime_scheduler::ids::{CoreId, VcpuId};
+use stealtime_scheduler::input::Input;
+use stealtime_scheduler::time::Nanos;
+
+/// The first of the seed's streams for thefts: beyond those of vCPUs, and before that of late timers.
+const STREAMS: u64 = 1 << 48;
+
+/// One entry of the cost model on one core.
+#[derive(Debug)]
+struct Source {
+    theft: Theft,
+    chance: Rng,
+    next: Nanos,
+}
+
+impl Source {
+    fn new(theft: Theft, chance: Rng) -> Self {
+        let mut source = Self {
+            theft,
+            chance,
+            next: Nanos::ZERO,
+        };
+        source.plan(Nanos::ZERO);
+        source
+    }
+
+    fn plan(&mut self, now: Nanos) {
+        let wait = self.chance.exponential(self.theft.every.get()).max(1);
+        self.next = now + Nanos(wait);
+    }
+
+    /// The length of the theft that begins now.
+    fn begins(&mut self, now: Nanos) -> Nanos {
+        let (low, high) = self.theft.range();
+        let length = self.chance.between(low.get(), high.get());
+        self.plan(now);
+        Nanos(length)
+    }
+}
+
+/// A core.
+#[derive(Debug)]
+struct Core {
+    sources: Vec<Source>,
+    /// The core is taken until then.
+    taken_until: Nanos,
+}
+
+impl Core {
+    fn next(&self) -> Option<Nanos> {
+        self.sources.iter().map(|source| source.next).min()
+    }
+}
+
+/// All cores.
+#[derive(Debug)]
+pub(crate) struct Interference {
+    cores: Vec<Core>,
+    /// What the dispatcher was told since the measurement began.
+    pub(crate) told: Nanos,
+}
+
+impl Interference {
+    /// Of so many cores. Every entry has a stream of its own on every core, so one more at the end of the list changes
+    /// no other.
+    pub(crate) fn new(thefts: &[Theft], cores: usize, seed: u64) -> Self {
+        let core = |core: u64| Core {
+            sources: (0..)
+                .zip(thefts)
+                .map(|(entry, theft)| {
+                    let stream = STREAMS + (core << 16) + entry;
+                    Source::new(*theft, Rng::new(seed, stream))
+                })
+                .collect(),
+            taken_until: Nanos::ZERO,
+        };
+        Self {
+            cores: (0..).map(core).take(cores).collect(),
+            told: Nanos::ZERO,
+        }
+    }
+
+    /// For how long the core is taken still.
+    pub(crate) fn left(&self, core: CoreId, now: Nanos) -> Nanos {
+        self.cores[core.index()].taken_until.since(now)
+    }
+
+    /// The core is taken from now on by all sources whose time has come: for how much longer than before, and when
+    /// this happens next.
+    fn take(&mut self, core: CoreId, now: Nanos) -> (Nanos, Option<Nanos>) {
+        let core = &mut self.cores[core.index()];
+        let due = core.sources.iter_mut().filter(|source| source.next <= now);
+        let length: Nanos = due.map(|source| source.begins(now)).sum();
+        core.taken_until = core.taken_until.max(now) + length;
+        (length, core.next())
+    }
+}
+
+impl Machine<'_> {
+    /// Nothing is taken before the run begins.
+    pub(crate) fn expect_thefts(&mut self) {
+        for (core, entry) in (0..).map(CoreId).zip(&self.interference.cores) {
+            if let Some(next) = entry.next() {
+                self.queue.set(Slot::Theft(core), next);
+            }
+        }
+    }
+
+    /// The host takes the core. Whoever is on it goes on later; who is granted it meanwhile waits as well
+    /// ([`Machine::granted`]).
+    pub(crate) fn theft(&mut self, core: CoreId) {
+        let now = self.now;
+        let (length, next) = self.interference.take(core, now);
+        if let Some(next) = next {
+            self.queue.set(Slot::Theft(core), next);
+        }
+        let Some(vcpu) = self.dispatcher.on_core(core) else {
+            return;
+        };
+        let entry = self.vcpu(vcpu);
+        entry.settle(now);
+        if entry.place == Place::Guest {
+            entry.gap_begins(now);
+        }
+        entry.from += length;
+        entry.stolen += length;
+        self.queue.delay(Slot::Step(vcpu), length);
+        let signal = Slot::Signal(vcpu);
+        let back = now + self.interference.left(core, now);
+        if self.queue.due(signal).is_some_and(|due| due < back) {
+            self.queue.set(signal, back);
+        }
+    }
+
+    /// Tells of what was taken from the vCPU up to now and has not been told.
+    pub(crate) fn tell_thefts(&mut self, vcpu: VcpuId) {
+        let now = self.now;
+        let entry = self.vcpu(vcpu);
+        let (Some(core), stolen) = (entry.core, entry.stolen) else {
+            return;
+        };
+        let delay = stolen.since(self.interference.left(core, now));
+        if delay > Nanos::ZERO {
+            self.vcpu(vcpu).stolen -= delay;
+            self.interference.told += delay;
+            self.tell(Input::HostDelay { vcpu, delay }, None);
+        }
+    }
+
+    /// The same of all, before a mark: none of it is booked on the wrong side.
+    pub(crate) fn tell_all_thefts(&mut self) {
+        for index in 0..self.vcpus.len() {
+            self.tell_thefts(self.vcpus[index].id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORES: [CoreId; 2] = [CoreId(0), CoreId(1)];
+    const SHORT: Theft = Theft {
+        length: Nanos(90_000),
+        every: Nanos(2_000_000),
+    };
+    const LONG: Theft = Theft {
+        length: Nanos(3_000_000),
+        every: Nanos(70_000_000),
+    };
+
+    /// When thefts on a core begin within ten seconds, and how long they are.
+    fn thefts(all: &[Theft], core: CoreId, seed: u64) -> Vec<(Nanos, Nanos)> {
+        let mut interference = Interference::new(all, 2, seed);
+        let mut found = Vec::new();
+        let mut next = interference.cores[core.index()].next();
+        while let Some(now) = next.filter(|now| *now < Nanos::from_secs(10)) {
+            let (length, then) = interference.take(core, now);
+            found.push((now, length));
+            next = then;
+        }
+        found
+    }
+
+    #[test]
+    fn nothing_is_taken_without_entries() {
+        assert_eq!(thefts(&[], CORES[0], 1), []);
+    }
+
+    #[test]
+    fn seed_and_core_say_when_and_one_more_entry_changes_no_other() {
+        let once = thefts(&[SHORT], CORES[0], 1);
+        assert_eq!(once, thefts(&[SHORT], CORES[0], 1));
+        assert_ne!(once, thefts(&[SHORT], CORES[1], 1));
+        assert_ne!(once, thefts(&[SHORT], CORES[0], 2));
+        let both = thefts(&[SHORT, LONG], CORES[0], 1);
+        assert!(both.len() > once.len());
+        assert!(once.iter().all(|theft| both.contains(theft)));
+    }
+
+    #[test]
+    fn they_come_as_often_and_take_as_long_as_said() {
+        let found = thefts(&[SHORT], CORES[0], 3);
+        let count = found.len() as f64;
+        // 5000 expected, with a standard deviation of 71.
+        assert!((count - 5_000.0).abs() < 300.0, "{count}");
+        let (low, high) = SHORT.range();
+        assert!(
+            found
+                .iter()
+                .all(|(_, length)| (low..=high).contains(length))
+        );
+        let total: Nanos = found.iter().map(|(_, length)| *length).sum();
+        let mean = total.get() as f64 / count;
+        // The standard error of so many is 250 ns.
+        assert!((mean - 90_000.0).abs() < 1_000.0, "{mean}");
+    }
+
+    #[test]
+    fn lengths_add_up_where_one_theft_falls_into_another() {
+        let mut interference = Interference::new(&[LONG], 1, 1);
+        let (first, next) = interference.take(CORES[0], Nanos::from_secs(60));
+        assert!(first >= Nanos(2_000_000) && next.is_some());
+        // It is due again long before, as far as the source is concerned.
+        let later = Nanos::from_secs(60) + Nanos(1_000);
+        interference.cores[0].sources[0].next = later;
+        let (second, _) = interference.take(CORES[0], later);
+        let left = interference.left(CORES[0], later);
+        assert_eq!(left + Nanos(1_000), first + second);
+        assert_eq!(
+            interference.left(CORES[0], Nanos::from_secs(61)),
+            Nanos::ZERO
+        );
+    }
+}
