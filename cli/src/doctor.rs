@@ -7,20 +7,20 @@ use crate::cores::CoreList;
 use crate::failure::{Blame, Failure, Outcome, Status};
 use crate::show;
 use anyhow::anyhow;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use stealtime_scheduler::time::Nanos;
-use stealtime_sim::cost::{CostModel, median_of_chance};
+use stealtime_sim::cost::{CostModel, Theft, median_of_chance};
 use stealtime_sim::stored::Place;
-use stealtime_vmm::probe::{self, Cost, Costs, CourseCosts, KvmStatus, Rights};
+use stealtime_vmm::probe::{self, Cost, Costs, CourseCosts, Gaps, KvmStatus, MeasureError, Rights};
 
 /// Name of a cost model that was measured.
 const MEASURED: &str = "measured";
 
-/// Tells, and stores the costs if asked to.
+/// Tells, and stores the costs if asked to: with what the host itself does, or without.
 ///
 /// # Errors
 /// If costs are to be stored and cannot be measured or written.
-pub fn doctor(calibrate: bool) -> Outcome {
+pub fn doctor(calibrate: bool, only_costs: bool) -> Outcome {
     let status = probe::check();
     let mut text = about_kvm(&status);
     text.push_str(&about_rights(&probe::rights()));
@@ -40,7 +40,15 @@ pub fn doctor(calibrate: bool) -> Outcome {
     text.push_str(&about_costs(&costs));
     if calibrate {
         let place = Place::of_environment().bad_input()?;
-        model(&costs.course).store(place.path()).not_kept()?;
+        let host = if only_costs {
+            Host::default()
+        } else {
+            Host::measure().machine()?
+        };
+        text.push_str(&host.to_string());
+        let model = model(&costs.course, &host);
+        model.check().machine()?;
+        model.store(place.path()).not_kept()?;
         let _ = writeln!(
             text,
             "\nThe simulator takes these costs from now on: {}",
@@ -49,6 +57,55 @@ pub fn doctor(calibrate: bool) -> Outcome {
     }
     show::print(&text).not_kept()?;
     Ok(Status::Done)
+}
+
+/// What the host itself does, as the cost model has it. By default nothing is known of it.
+#[derive(Debug, Default)]
+struct Host {
+    interference: Vec<Theft>,
+    slice: Option<Cost>,
+}
+
+impl Host {
+    fn measure() -> Result<Self, MeasureError> {
+        let theft = |gaps: Gaps| Theft {
+            length: Nanos(gaps.length_ns),
+            every: Nanos(gaps.every_ns),
+        };
+        Ok(Self {
+            interference: probe::interference()?.into_iter().map(theft).collect(),
+            slice: Some(probe::host_slice()?),
+        })
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(slice) = self.slice else {
+            return Ok(());
+        };
+        writeln!(f, "\nThe host itself, measured just now")?;
+        let each = self.interference.iter();
+        let taken: f64 = each.clone().map(Theft::part).sum();
+        let often: f64 = each
+            .clone()
+            .map(|theft| 1e9 / theft.every.get() as f64)
+            .sum();
+        match each.map(|theft| theft.length).max() {
+            Some(longest) => writeln!(
+                f,
+                "  takes of each core         {:.2} %, {often:.1} times a second, mostly for up to {longest}",
+                taken * 100.0
+            )?,
+            None => writeln!(f, "  takes of each core         nothing")?,
+        }
+        writeln!(
+            f,
+            "  lets a busy thread run     {} at a time while another waits ({} times)",
+            Nanos(slice.median_ns),
+            slice.samples
+        )
+    }
 }
 
 fn about_kvm(status: &KvmStatus) -> String {
@@ -189,9 +246,9 @@ fn about_course(costs: &CourseCosts) -> String {
     text
 }
 
-/// The cost model of this machine: medians in the course of a run; what cannot be measured apart is as on bare
+/// The cost model of this machine: medians in the course of a run, and what the host does; what cannot be measured apart is as on bare
 /// hardware.
-fn model(costs: &CourseCosts) -> CostModel {
+fn model(costs: &CourseCosts, host: &Host) -> CostModel {
     let bare = CostModel::bare_hardware();
     let median = |cost: Cost| Nanos(cost.median_ns);
     let take_over = median(costs.take_over);
@@ -219,11 +276,13 @@ fn model(costs: &CourseCosts) -> CostModel {
         timer_work: median(costs.timer_work),
         timer_wake: median(costs.timer_wake),
         op,
+        host_slice: host.slice.map_or(Nanos::ZERO, median),
+        interference: host.interference.clone(),
     }
 }
 
 /// The mean of an exponential distribution that has as much between its median and its 90th percentile: ln 5 of it.
-/// What is beyond is mostly the host's interference, which the simulator does not have. The distribution begins at 0
+/// What is beyond is mostly the host's interference, which is measured apart. The distribution begins at 0
 /// at the earliest, so that its median is what was measured.
 fn spread(cost: Cost) -> Nanos {
     let mean = cost.p90_ns.saturating_sub(cost.median_ns) * 1_000 / 1_609;
@@ -271,9 +330,51 @@ mod tests {
         }
     }
 
+    fn host() -> Host {
+        let theft = |length, every| Theft {
+            length: Nanos(length),
+            every: Nanos(every),
+        };
+        Host {
+            interference: vec![theft(90_000, 90_000_000), theft(3_000_000, 1_000_000_000)],
+            slice: Some(Cost {
+                samples: 99,
+                median_ns: 4_000_000,
+                p90_ns: 4_000_001,
+                p99_ns: 4_000_002,
+            }),
+        }
+    }
+
+    #[test]
+    fn what_the_host_does_is_in_the_model_and_told() {
+        let measured = model(&costs().course, &host());
+        assert_eq!(measured.interference, host().interference);
+        assert_eq!(measured.host_slice, Nanos::from_millis(4));
+        let text = host().to_string();
+        for word in [
+            "0.40 %",
+            "12.1 times a second",
+            "up to 3.00 ms",
+            "4.00 ms at a time",
+        ] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        let still = Host {
+            interference: Vec::new(),
+            ..host()
+        };
+        assert!(still.to_string().contains("nothing"), "{still}");
+        // Nothing was asked for.
+        let unknown = model(&costs().course, &Host::default());
+        assert_eq!(unknown.interference, []);
+        assert_eq!(unknown.host_slice, Nanos::ZERO);
+        assert_eq!(Host::default().to_string(), "");
+    }
+
     #[test]
     fn a_measured_model_adds_up_to_what_was_measured_and_can_be_used() {
-        let model = model(&costs().course);
+        let model = model(&costs().course, &host());
         assert_eq!(model.exit + model.entry, Nanos(90_000));
         assert_eq!(model.halt_exit + model.entry, Nanos(50_000));
         assert_eq!(model.kick, Nanos(70_000));
@@ -292,7 +393,7 @@ mod tests {
                 p90_ns,
                 p99_ns: 20_000_000,
             };
-            let model = model(&course);
+            let model = model(&course, &host());
             let median = model.clone().without_chance().timer.get();
             assert!(median.abs_diff(60_000) <= 1, "{p90_ns}: {median}");
             // Of an exponential distribution from 0 the 90th percentile is at 3.32 medians.
@@ -308,7 +409,7 @@ mod tests {
         let mut odd = costs().course;
         std::mem::swap(&mut odd.first_call, &mut odd.call);
         odd.op.median_ns = 0;
-        let model = model(&odd);
+        let model = model(&odd, &host());
         assert_eq!(model.load, Nanos::ZERO);
         assert_eq!(model.check(), Ok(()));
     }

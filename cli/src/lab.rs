@@ -228,7 +228,12 @@ impl Choice {
     /// If there is no lab, or nothing was measured.
     pub fn costs(self, remarks: Remarks) -> Result<CostModel, Failure> {
         let setup = setup::find().machine()?;
-        let arguments = ["doctor", "--calibrate"].map(str::to_owned).to_vec();
+        let mut arguments = vec!["doctor", "--calibrate"];
+        if self.exact {
+            // Nothing takes its core, and looking whether anything does would take it minutes.
+            arguments.push("--only-costs");
+        }
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
         let done = self.exec(arguments, CALIBRATION_LIMIT, remarks)?;
         if status(done.status)? != Status::Done {
             let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();

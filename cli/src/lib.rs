@@ -60,7 +60,10 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Scenarios => scenarios::scenarios(),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Suite(arguments) => suite::suite(&arguments),
-        Command::Doctor { calibrate } => doctor::doctor(calibrate),
+        Command::Doctor {
+            calibrate,
+            only_costs,
+        } => doctor::doctor(calibrate, only_costs),
         Command::Report { dir, format } => stored::report(&dir, format),
         Command::Replay { dir } => stored::replay(&dir),
         Command::Trace(arguments) => trace::trace(&arguments),

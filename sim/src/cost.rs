@@ -83,6 +83,10 @@ pub struct CostModel {
     /// What every op of a guest's program costs beside its own length (at least 1).
     #[serde(rename = "op_ns")]
     pub op: Nanos,
+    /// How long the host lets a busy thread have a core that another one waits for, under its own scheduler: the slice
+    /// of what stands in for the policy `host`. 0 where that is not known; then Linux's defaults count.
+    #[serde(rename = "host_slice_ns")]
+    pub host_slice: Nanos,
     /// What the host takes away, on every core alike. Empty where nothing is taken.
     pub interference: Vec<Theft>,
 }
@@ -101,6 +105,12 @@ pub struct Theft {
 }
 
 impl Theft {
+    /// How much of a core it takes, from 0 to 1.
+    #[must_use]
+    pub fn part(&self) -> f64 {
+        self.length.get() as f64 / self.every.get() as f64
+    }
+
     /// The shortest and the longest.
     #[must_use]
     pub const fn range(self) -> (Nanos, Nanos) {
@@ -170,6 +180,7 @@ impl CostModel {
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
             op: Nanos(20),
+            host_slice: Nanos::ZERO,
             interference: Vec::new(),
         }
     }
@@ -197,6 +208,7 @@ impl CostModel {
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
             op: Nanos(1),
+            host_slice: Nanos::ZERO,
             interference: Vec::new(),
         }
     }
@@ -258,15 +270,12 @@ impl CostModel {
     /// How much of each core is taken away, from 0 to 1.
     #[must_use]
     pub fn taken(&self) -> f64 {
-        let parts = self.interference.iter();
-        parts
-            .map(|theft| theft.length.get() as f64 / theft.every.get() as f64)
-            .sum()
+        self.interference.iter().map(Theft::part).sum()
     }
 
     /// Every cost with the name of its field in JSON.
     #[must_use]
-    pub const fn fields(&self) -> [(&'static str, Nanos); 17] {
+    pub const fn fields(&self) -> [(&'static str, Nanos); 18] {
         [
             ("exit_ns", self.exit),
             ("halt_exit_ns", self.halt_exit),
@@ -285,6 +294,7 @@ impl CostModel {
             ("timer_work_ns", self.timer_work),
             ("timer_wake_ns", self.timer_wake),
             ("op_ns", self.op),
+            ("host_slice_ns", self.host_slice),
         ]
     }
 }

@@ -60,9 +60,12 @@ pub enum Command {
     Scenarios,
     /// Tell what this machine can do, and measure what switching guests costs on it
     Doctor {
-        /// Store the measured costs for `--backend sim`
+        /// Store the measured costs for `--backend sim`, with what the host itself takes of the cores
         #[arg(long)]
         calibrate: bool,
+        /// Measure costs only, as on a machine whose host takes nothing
+        #[arg(long, requires = "calibrate")]
+        only_costs: bool,
     },
     /// Print the report of a run that was kept with --output
     Report {

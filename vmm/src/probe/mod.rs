@@ -1,4 +1,5 @@
-//! What `doctor` finds out: whether KVM can be used, what rights there are, what everything costs.
+//! What `doctor` finds out: whether KVM can be used, what rights there are, what everything costs, and what the host
+//! itself does.
 //!
 //! All of it is asked or measured, with the same guests, kicks and threads that a run uses. Nothing
 //! is concluded from names of processors or modules.
@@ -6,6 +7,8 @@
 mod costs;
 mod course;
 mod guests;
+mod host_slice;
+mod interference;
 mod plan;
 mod rights;
 mod sample;
@@ -14,6 +17,8 @@ mod threads;
 
 pub use costs::{Costs, MeasureError, measure};
 pub use course::CourseCosts;
+pub use host_slice::host_slice;
+pub use interference::{Gaps, interference};
 pub use rights::{Rights, rights};
 pub use sample::Cost;
 pub use status::{KvmStatus, check};
