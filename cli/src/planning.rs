@@ -6,6 +6,7 @@ use crate::cores::{self, CoreList};
 use crate::disturbance::Disturbance;
 use crate::failure::{Blame, Failure};
 use stealtime_scheduler::spec::PolicySpec;
+use stealtime_sim::cost::CostModel;
 use stealtime_workloads::run::Plan;
 use stealtime_workloads::scenario::{Overrides, Scenario};
 
@@ -70,13 +71,15 @@ impl Setting {
             seed: self.conditions.seed,
         };
         let mut plan = self.scenario.plan(&overrides).bad_input()?;
-        if let (Kind::Sim, Some(instead)) = (self.backend, stealtime_sim::substitute(&plan.policy))
-        {
-            eprintln!(
-                "note: there is no host to schedule in virtual time: `{instead}` runs instead of `{}`",
-                plan.policy
-            );
-            plan.policy = instead;
+        if self.backend == Kind::Sim {
+            let costs = CostModel::stored_or_default().machine()?;
+            if let Some(instead) = stealtime_sim::substitute(&plan.policy, &costs) {
+                eprintln!(
+                    "note: there is no host to schedule in virtual time: `{instead}` runs instead of `{}`",
+                    plan.policy
+                );
+                plan.policy = instead;
+            }
         }
         Ok(plan)
     }

@@ -10,6 +10,7 @@ use stealtime_scheduler::dispatcher::{ConfigError, Dispatcher};
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::registry::{self, ScheduledBy};
 use stealtime_scheduler::spec::{NamedOptions, PolicySpec};
+use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Backend, Observer, Outcome, Plan, Quality};
 
 /// The simulator.
@@ -111,17 +112,30 @@ impl SimBackend {
 /// The policy that runs in `sim` instead of one that leaves scheduling to the host: `eevdf` with
 /// Linux's defaults. `None` if the policy runs as it is.
 ///
+/// Linux notices the end of a slice at its next clock tick. So the stays on a core that these costs know of
+/// ([`CostModel::host_slice`]) are taken for the period of its ticks; unless they are known ends of slices are noticed
+/// exactly.
+///
 /// Who records a run for replay records the policy that ran: put the substitute in the plan first.
 #[must_use]
-pub fn substitute(policy: &PolicySpec) -> Option<PolicySpec> {
+pub fn substitute(policy: &PolicySpec, costs: &CostModel) -> Option<PolicySpec> {
     let info = registry::find(&policy.policy.name).ok()?;
     (info.scheduled_by == ScheduledBy::Host).then(|| PolicySpec {
         policy: NamedOptions {
             name: "eevdf".into(),
-            options: Vec::new(),
+            options: tick(costs.host_slice)
+                .map(|tick| ("tick".into(), tick))
+                .into_iter()
+                .collect(),
         },
         layers: policy.layers.clone(),
     })
+}
+
+/// The option's value in whole microseconds, within what it may be.
+fn tick(host_slice: Nanos) -> Option<String> {
+    let micros = (host_slice.get() / 1_000).clamp(100, 100_000);
+    (host_slice > Nanos::ZERO).then(|| format!("{micros}us"))
 }
 
 /// What the machine takes for granted of a plan.
@@ -153,7 +167,7 @@ impl Backend for SimBackend {
         let mut config = plan.config();
         // What the plan's policy refuses is refused here too, whoever runs in its place.
         let own = Dispatcher::new(&config)?;
-        let Some(instead) = substitute(&plan.policy) else {
+        let Some(instead) = substitute(&plan.policy, &self.costs) else {
             return self.run_under(plan, own, stop, observer);
         };
         let note = format!(

@@ -7,7 +7,8 @@
 //! 4. Nice values are set on the threads. Weights and shares are refused: the host is not told.
 //!
 //! Source: the scheduler of the machine that this runs on. In `sim`, where there is no such machine,
-//! the driver takes `eevdf` with Linux's defaults instead and says so.
+//! the driver takes `eevdf` with Linux's defaults instead, at ticks as long as the host's slices were measured to be,
+//! and says so.
 
 use crate::event::Waits;
 use crate::ids::{CoreId, VcpuId};

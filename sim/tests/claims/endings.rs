@@ -261,6 +261,28 @@ fn under_the_policy_host_the_default_of_linux_runs_and_the_report_says_so() {
 }
 
 #[test]
+fn a_host_whose_slices_were_measured_notices_their_ends_at_ticks_as_long() {
+    let of_host = |nanos| CostModel {
+        host_slice: Nanos(nanos),
+        ..CostModel::bare_hardware()
+    };
+    let plan = |policy| {
+        let setup = Setup::new(policy).vm(&[]).vcpu(&spin()).vcpu(&spin());
+        setup.build()
+    };
+    let done = simulate(&plan("host"), &of_host(4_001_926));
+    let instead = simulate(&plan("eevdf:tick=4001us"), &CostModel::bare_hardware());
+    assert_eq!(done.entries, instead.entries);
+    let exact = simulate(&plan("eevdf"), &CostModel::bare_hardware());
+    assert!(exact.entries != instead.entries);
+    // Whatever was measured is a tick that the policy takes.
+    for nanos in [1, 999_999_999] {
+        let extreme = simulate(&plan("host"), &of_host(nanos));
+        assert!(!extreme.outcome.interrupted);
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_before_anything_runs() {
     let plan = Setup::new("rr").vm(&[]).vcpu(&spin()).build();
     let refuse = |plan, costs: &CostModel| {
