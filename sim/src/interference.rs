@@ -136,6 +136,10 @@ impl Machine<'_> {
         if entry.place == Place::Guest {
             entry.gap_begins(now);
         }
+        // On its way in it handles its interrupts when it is there.
+        if let Some(at) = entry.handled.as_mut().filter(|at| **at > now) {
+            *at += length;
+        }
         entry.from += length;
         entry.stolen += length;
         self.queue.delay(Slot::Step(vcpu), length);
