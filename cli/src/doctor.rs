@@ -15,6 +15,8 @@ use stealtime_vmm::probe::{self, Cost, Costs, CourseCosts, Gaps, KvmStatus, Meas
 
 /// Name of a cost model that was measured.
 const MEASURED: &str = "measured";
+/// More than this part of each core is hardly taken by the host alone.
+const MUCH: f64 = 0.1;
 
 /// Tells, and stores the costs if asked to: with what the host itself does, or without.
 ///
@@ -94,10 +96,16 @@ impl fmt::Display for Host {
         match each.map(|theft| theft.length).max() {
             Some(longest) => writeln!(
                 f,
-                "  takes of each core         {:.2} %, {often:.1} times a second, mostly for up to {longest}",
+                "  takes of each core         {:.2} %, {often:.1} times a second, for up to about {longest}",
                 taken * 100.0
             )?,
             None => writeln!(f, "  takes of each core         nothing")?,
+        }
+        if taken > MUCH {
+            writeln!(
+                f,
+                "  That is much. If other programs were running, measure again when they are not."
+            )?;
         }
         writeln!(
             f,
@@ -360,6 +368,15 @@ mod tests {
         ] {
             assert!(text.contains(word), "{word}: {text}");
         }
+        assert!(!text.contains("much"), "{text}");
+        let busy = Host {
+            interference: vec![Theft {
+                length: Nanos::from_millis(4),
+                every: Nanos::from_millis(8),
+            }],
+            ..host()
+        };
+        assert!(busy.to_string().contains("much"), "{busy}");
         let still = Host {
             interference: Vec::new(),
             ..host()
