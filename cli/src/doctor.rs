@@ -363,7 +363,7 @@ mod tests {
         for word in [
             "0.40 %",
             "12.1 times a second",
-            "up to 3.00 ms",
+            "up to about 3.00 ms",
             "4.00 ms at a time",
         ] {
             assert!(text.contains(word), "{word}: {text}");
