@@ -66,6 +66,29 @@ fn what_everything_costs_can_be_measured_in_a_few_seconds() {
 }
 
 #[test]
+fn what_the_host_takes_is_less_than_there_is() {
+    let gaps = probe::interference().expect("threads may be bound to cores");
+    assert!(gaps.is_sorted_by_key(|gaps| gaps.length_ns), "{gaps:?}");
+    let shortest = gaps.first().map_or(u64::MAX, |gaps| gaps.length_ns);
+    assert!(shortest >= 64_000, "{gaps:?}");
+    let taken: f64 = gaps
+        .iter()
+        .map(|gaps| gaps.length_ns as f64 / gaps.every_ns as f64)
+        .sum();
+    assert!(taken < 1.0, "{gaps:?}");
+}
+
+#[test]
+fn of_two_busy_threads_on_a_core_each_is_let_run_for_a_while() {
+    let stays = probe::host_slice().expect("the host switches between them");
+    // Far more than a switch takes, and far less than the time that was looked at.
+    assert!(
+        (20_000..200_000_000).contains(&stays.median_ns),
+        "{stays:?}"
+    );
+}
+
+#[test]
 fn a_hundred_machines_fit_at_once() {
     let Some(_kvm) = support::kvm() else { return };
     let kvm = Kvm::new().expect("KVM can be opened");

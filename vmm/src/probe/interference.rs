@@ -34,39 +34,40 @@ pub struct Gaps {
 pub fn interference() -> Result<Vec<Gaps>, MeasureError> {
     let cores = cores();
     let start = Barrier::new(cores.len());
-    let all: io::Result<Vec<Vec<u64>>> = thread::scope(|scope| {
+    let seen: io::Result<Vec<(Vec<u64>, u64)>> = thread::scope(|scope| {
         let watch = |core| {
             let start = &start;
             scope.spawn(move || look(core, start))
         };
         let watchers: Vec<_> = cores.iter().copied().map(watch).collect();
         let ended = watchers.into_iter().map(|watcher| match watcher.join() {
-            Ok(gaps) => gaps,
+            Ok(seen) => seen,
             Err(panic) => std::panic::resume_unwind(panic),
         });
         ended.collect()
     });
-    Ok(by_octave(&all?.concat(), LENGTH_NS * cores.len() as u64))
+    let (gaps, looked): (Vec<_>, Vec<_>) = seen?.into_iter().unzip();
+    Ok(by_octave(&gaps.concat(), looked.iter().sum()))
 }
 
-/// The gaps that a thread on this core sees.
-fn look(core: u16, start: &Barrier) -> io::Result<Vec<u64>> {
+/// The gaps that a thread on this core sees, and how long it looked: longer than it meant to if it was gone at the end.
+fn look(core: u16, start: &Barrier) -> io::Result<(Vec<u64>, u64)> {
     // Room enough that no memory is asked for while it looks.
     let mut gaps = Vec::with_capacity(65_536);
     let pinned = pin(core);
     // The others wait for all, so also for one that may not.
     start.wait();
     pinned?;
-    let mut last = monotonic_ns();
-    let end = last + LENGTH_NS;
-    while last < end {
+    let begin = monotonic_ns();
+    let mut last = begin;
+    while last < begin + LENGTH_NS {
         let now = monotonic_ns();
         if now - last >= SHORTEST_NS {
             gaps.push(now - last);
         }
         last = now;
     }
-    Ok(gaps)
+    Ok((gaps, last - begin))
 }
 
 /// Gaps seen within so much time of all cores together.
