@@ -254,8 +254,8 @@ fn about_course(costs: &CourseCosts) -> String {
     text
 }
 
-/// The cost model of this machine: medians in the course of a run, and what the host does; what cannot be measured apart is as on bare
-/// hardware.
+/// The cost model of this machine: medians in the course of a run, and what the host does; what cannot be measured
+/// apart is as on bare hardware.
 fn model(costs: &CourseCosts, host: &Host) -> CostModel {
     let bare = CostModel::bare_hardware();
     let median = |cost: Cost| Nanos(cost.median_ns);
