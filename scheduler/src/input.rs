@@ -305,7 +305,7 @@ pub enum Input {
     GuestOwner {
         /// Which lock.
         lock: GuestLockId,
-        /// Who has it, if anybody has.
+        /// Who has it, or is the one that goes on next when it has a core, if anybody is.
         owner: Option<VcpuId>,
     },
     /// The guest waits for a lock (or for the other end of a channel) and wants to sleep until it is

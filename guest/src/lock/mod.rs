@@ -197,16 +197,20 @@ impl Memory<'_> {
         kind.is_some_and(Kind::keeps_places)
     }
 
-    /// Who has a lock, or is the only one that can have it next.
+    /// Who has a lock, or is the only one that can have it next; of a mutex that was left free, the sleeper that
+    /// is woken for it, before which no other sleeper goes on.
     #[must_use]
     pub fn owner(self, number: u16) -> Option<u32> {
         let lock = self.locks.get(usize::from(number))?;
         let owner = lock.owner.load(Ordering::Acquire);
-        owner.checked_sub(1).or_else(|| {
-            let mut vcpus = (0..).take(self.nodes.len());
-            vcpus.find(|vcpu| {
-                self.state(*vcpu).waits_for == Some(number) && self.was_given(number, *vcpu)
-            })
+        owner.checked_sub(1).or_else(|| match lock.kind() {
+            Some(Kind::Mutex | Kind::MutexHandOff) => mutex::called(self, number),
+            _ => {
+                let mut vcpus = (0..).take(self.nodes.len());
+                vcpus.find(|vcpu| {
+                    self.state(*vcpu).waits_for == Some(number) && self.was_given(number, *vcpu)
+                })
+            }
         })
     }
 

@@ -22,7 +22,7 @@
 
 use super::osq::{self, Join, Queued};
 use super::sleepers::{self, For};
-use super::{Context, Kind, Spin, Step};
+use super::{Context, Kind, Memory, Spin, Step};
 use core::sync::atomic::Ordering;
 
 /// How often the first of those that sleep for a mutex is passed over for one that lends its turn. Linux's
@@ -131,7 +131,8 @@ impl Take {
     /// A sleeper asks for a hand-over if it was woken in vain and is the first.
     fn look(&mut self, cx: &mut Context<'_>, number: u16, woken: Woken) -> Step {
         sleepers::looks(cx);
-        let first = woken == Woken::Yes && sleepers::first(cx, For::Lock(number)) == Some(cx.me);
+        let first =
+            woken == Woken::Yes && sleepers::first(cx.memory, For::Lock(number)) == Some(cx.me);
         let flags = if first { FLAGS } else { SLEEPERS };
         let Err(owner) = take(cx, number, flags) else {
             return wakes_up(cx);
@@ -203,6 +204,15 @@ fn take(cx: &mut Context<'_>, number: u16, flags: u32) -> Result<(), u32> {
     }
 }
 
+/// Who is woken for a mutex that was left free: the first sleeper. Nobody if it is not free, or nobody sleeps.
+pub(super) fn called(memory: Memory<'_>, number: u16) -> Option<u32> {
+    let lock = memory.locks.get(usize::from(number))?;
+    let left_free = lock.word.load(Ordering::SeqCst) == SLEEPERS;
+    left_free
+        .then(|| sleepers::first(memory, For::Lock(number)))
+        .flatten()
+}
+
 /// How far a releaser is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Release {
@@ -220,7 +230,7 @@ impl Release {
             Self::Unlock => self.unlock(cx, number),
             Self::WakeFirst => {
                 *self = Self::Done;
-                match sleepers::first(cx, For::Lock(number)) {
+                match sleepers::first(cx.memory, For::Lock(number)) {
                     Some(first) => wake(cx, first, number),
                     None => {
                         // The flag is stale. If the mutex was taken meanwhile, it stays.
@@ -283,7 +293,7 @@ struct Heir {
 
 fn heir(cx: &Context<'_>, number: u16) -> Option<Heir> {
     let sleeps = For::Lock(number);
-    let first = sleepers::first(cx, sleeps)?;
+    let first = sleepers::first(cx.memory, sleeps)?;
     let lender = cx.node().donor.load(Ordering::Acquire).checked_sub(1);
     let lender = lender.filter(|lender| *lender != first && sleepers::sleeps(cx, *lender, sleeps));
     let passes = cx.sibling(first).passed_over.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //! it came, and who wakes looks at all nodes. So no lock guards it that could be held by a vCPU without a
 //! core; and a VM has few vCPUs.
 
-use super::Context;
+use super::{Context, Memory};
 use core::sync::atomic::Ordering;
 
 /// For what a vCPU sleeps: for a lock, or for one side of a channel. Never 0 as a word.
@@ -53,10 +53,10 @@ pub(super) fn leave(cx: &Context<'_>) -> bool {
 }
 
 /// The vCPU that sleeps for it and came first.
-pub(super) fn first(cx: &Context<'_>, what: For) -> Option<u32> {
+pub(super) fn first(memory: Memory<'_>, what: For) -> Option<u32> {
     let word = what.word();
     let mut first: Option<(u32, u32)> = None;
-    for (vcpu, node) in (0..).zip(cx.memory.nodes) {
+    for (vcpu, node) in (0..).zip(memory.nodes) {
         if node.queued.load(Ordering::SeqCst) == word {
             let turn = node.turn.load(Ordering::Relaxed);
             // Before by less than half of all numbers: they may wrap around.
@@ -77,7 +77,7 @@ pub(super) fn sleeps(cx: &Context<'_>, vcpu: u32, what: For) -> bool {
 /// Takes the first off, so that it is called once.
 pub(super) fn call(cx: &Context<'_>, what: For) -> Option<u32> {
     loop {
-        let vcpu = first(cx, what)?;
+        let vcpu = first(cx.memory, what)?;
         let queued = &cx.sibling(vcpu).queued;
         let taken = queued.compare_exchange(what.word(), 0, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_ok() {

@@ -1,7 +1,8 @@
 //! What becomes of the turn of a vCPU that waits for a lock.
 //!
 //! The dispatcher knows who waits for which lock and who owns it, over guest locks and host locks. It
-//! follows a waiter to the end of its chain: an owner that waits for nothing itself.
+//! follows a waiter to the end of its chain: an owner that waits for nothing itself. Of a guest's mutex that was
+//! left free the sleeper that is woken for it counts as the owner: until it has run, the others sleep.
 //!
 //! * The end is runnable and off core: the waiter stays in (or comes back to) the run queue as a
 //!   *donor*. When the policy picks it, the end runs in its stead: on the donor's slice, and on the

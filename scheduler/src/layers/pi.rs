@@ -11,6 +11,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
         "A vCPU that waits for a lock (guest lock or host lock, asleep or spinning) keeps its place in the run queue while the owner at the end of its chain is runnable and off core.",
         "When the policy picks such a waiter, the owner is taken out of the queue and runs in its stead, with a slice of its own and on its own account; the waiter is set aside.",
         "The waiter comes back to the queue when the owner leaves its core, runnable, still with the lock.",
+        "Of a guest's mutex that was left free, the sleeper that is woken for it counts as the owner: those that sleep behind it lend it their turns.",
         "Inheritance goes along the whole chain and ends with the lock.",
     ],
     source: "illumos turnstiles (os/turnstile.c), carried over from dispatch priorities to the place in any policy's queue",

@@ -16,6 +16,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
         "A waiter whose owner is off core sleeps (mutex), or has spun for `window` (spinning locks): its turn is lent to the owner at the end of its chain, as with `proxy`.",
         "When a donor no longer waits, the owner goes on, on its own account, and the donor competes with it as anybody who wakes: no switch that the policy does not want.",
         "A waiter whose owner is on a core is not queued behind it: nothing piles up on the owner's core.",
+        "Of a guest's mutex that was left free, the sleeper that is woken for it counts as the owner: those that sleep behind it lend it their turns.",
         "A sleeping mutex is handed to its first waiter once that one has woken in vain, so that a waiter is overtaken by at most one owner: its wait is bounded by two critical sections.",
     ],
     source: "our own, from what the proxy-execution series' author asked for: spin while a runnable owner of the blocked-on chain is on a core",

@@ -45,11 +45,14 @@ fn by_weight(params: &mut VcpuParams, rank: Rank) {
     });
 }
 
-/// Not `cfs`: there an owner of nice 19 that wakes in its section can wait for 170 ms although the heaviest waits
-/// for it (one tree in 10,000 or fewer).
-const RANKED: [Ranked; 2] = [
+const RANKED: [Ranked; 3] = [
     Ranked {
         policy: "eevdf",
+        rank: by_nice,
+        turn: 3 * MS,
+    },
+    Ranked {
+        policy: "cfs",
         rank: by_nice,
         turn: 3 * MS,
     },
@@ -67,8 +70,7 @@ const COMES: u64 = START / 2;
 /// What an owner does then before it wants another lock or is through.
 const FIRST: u64 = 100 * US;
 
-/// A lock's owner in a tree: it holds its own lock and comes to want the one of another. Mutexes are handed on:
-/// while one that is not is free, whoever was woken for it may have no core, and has nobody's turn.
+/// A lock's owner in a tree: it holds its own lock and comes to want the one of another.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     /// Whose lock it wants, among those after it; none at a root.
@@ -78,7 +80,8 @@ struct Owner {
     sleeps: Option<u64>,
 }
 
-const KINDS: [LockKind; 4] = [
+const KINDS: [LockKind; 5] = [
+    LockKind::Mutex,
     LockKind::MutexHandoff,
     LockKind::Ticket,
     LockKind::Mcs,

@@ -2,7 +2,7 @@
 
 use super::model::{Moment, Next, Vm, shuffle};
 use crate::lock::sleepers::{self, For};
-use crate::lock::{Context, Kind, PASSED_OVER, Spin, Want};
+use crate::lock::{Kind, PASSED_OVER, Spin, Want};
 use core::sync::atomic::Ordering;
 
 #[test]
@@ -31,6 +31,30 @@ fn a_mutex_is_spun_for_while_its_owner_runs_and_slept_for_when_it_does_not() {
     );
     // An owner that runs again is not spun for by one that sleeps already: it must be woken.
     assert!(!vm.may_step(1));
+}
+
+/// One that comes or spins may be quicker, but all that sleep go on only when this one has.
+#[test]
+fn the_sleeper_that_is_woken_for_a_mutex_counts_as_the_next_owner_and_as_holding_nothing() {
+    let mut vm = Vm::new(&[Kind::Mutex], 4);
+    let _ = vm.operate(0, Want::Take, 0);
+    vm.set_core(0, false);
+    assert_eq!(vm.operate(2, Want::Take, 0), Next::Sleep);
+    assert_eq!(vm.operate(1, Want::Take, 0), Next::Sleep);
+    vm.set_core(0, true);
+    let _ = vm.operate(0, Want::Release, 0);
+    assert_eq!(vm.memory().owner(0), Some(2), "it came first");
+    let seen = vm.memory().seen(2);
+    assert_eq!((seen.held, seen.waits_for), (0, Some(0)));
+    assert_eq!(vm.operate(3, Want::Take, 0), Next::Idle, "stolen");
+    assert_eq!(vm.memory().owner(0), Some(3));
+    let _ = vm.operate(3, Want::Release, 0);
+    assert_eq!(vm.go_on(2), Next::Idle);
+    assert_eq!(vm.memory().owner(0), Some(2), "it has it");
+    let _ = vm.operate(2, Want::Release, 0);
+    assert_eq!(vm.go_on(1), Next::Idle);
+    let _ = vm.operate(1, Want::Release, 0);
+    assert_eq!(vm.memory().owner(0), None, "nobody sleeps");
 }
 
 #[test]
@@ -103,7 +127,7 @@ fn the_first_sleeper_is_passed_over_so_often_and_then_gets_the_mutex() {
 
 #[test]
 fn in_any_order_no_first_sleeper_is_passed_over_more_often() {
-    let first = |vm: &Vm| sleepers::first(&Context::new(vm.memory(), 0), For::Lock(0));
+    let first = |vm: &Vm| sleepers::first(vm.memory(), For::Lock(0));
     let mut most = 0;
     for seed in 0..300 {
         let mut vm = Vm::new(&[Kind::MutexHandOff], 5);
