@@ -66,8 +66,7 @@ pub enum Return {
 /// What surprises about locks of which it is not known who has them.
 pub(super) const READERS: &str = "\
     Nobody knows who reads under a guest `rwlock`. One that spins for it is lent turns until it has spun for two \
-    windows, and no more until its wait is over: turns would keep it spinning before those it spins for. With \
-    `credit`, readers can still starve behind those who spin.";
+    windows, and no more until its wait is over: turns would keep it spinning before those it spins for.";
 
 /// The option for the length of spinning before a vCPU says so.
 pub(super) const WINDOW: OptionInfo = OptionInfo {

@@ -74,9 +74,10 @@ fn turns_are_not_lent_for_ever_to_one_that_spins_for_a_reader() {
     }
 }
 
-/// A known fault, found among random graphs: the reader is woken at 60 ms, and two spin for it on both cores for ever.
+/// Found among random graphs: the reader is woken at 60 ms, over its credits, while two spin for it on both cores. It
+/// had ceased to earn any: it had been woken while it was queued as a donor, and so placed anew.
 #[test]
-fn under_credit_a_reader_can_starve_behind_those_who_spin_for_it() {
+fn under_credit_a_reader_does_not_starve_behind_those_who_spin_for_it() {
     let times = |times: u32, steps: &[Step]| {
         let mut all = vec![Step::Repeat(times)];
         all.extend(steps);
@@ -122,9 +123,9 @@ fn under_credit_a_reader_can_starve_behind_those_who_spin_for_it() {
         .vcpu(&times(2, &owner))
         .build();
     let done = simulate(&plan, &CostModel::bare_hardware());
-    let starves = finished(&done).contains(&(VcpuId(0), END));
-    assert!(
-        starves,
-        "it is mended: no longer a fault of the layers, see their quirks"
-    );
+    let finished = finished(&done);
+    assert_eq!(finished.len(), plan.vcpus.len());
+    for (vcpu, at) in finished {
+        assert!(at < Nanos(200 * MS), "{vcpu} at {at}");
+    }
 }

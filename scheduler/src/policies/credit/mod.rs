@@ -167,7 +167,6 @@ impl Policy for Credit {
 
     fn remove(&mut self, _now: Nanos, vcpu: VcpuId) {
         self.unqueue(vcpu);
-        self.deactivate(vcpu);
     }
 
     fn take(&mut self, now: Nanos, core: CoreId, vcpu: VcpuId) -> Slice {

@@ -201,6 +201,23 @@ fn an_idle_vcpu_earns_until_it_has_saved_300_credits_and_then_keeps_half() {
     assert_eq!(saved[3], saved[2], "{got:?}");
 }
 
+/// It is as one that sleeps for a moment: judged and paid like all others.
+#[test]
+fn one_that_is_taken_off_its_queue_and_placed_anew_goes_on_earning() {
+    let mut policy = credit(&[(plain(0), spin()), (plain(1), spin())]);
+    for vcpu in [0, 1].map(VcpuId) {
+        policy.activate(vcpu);
+        let _ = policy.enqueue(Nanos::ZERO, vcpu, Enqueue::New);
+    }
+    policy.units[0].priority = super::Priority::Over;
+    policy.units[0].credits = -100;
+    policy.remove(ms(1), VcpuId(0));
+    let _ = policy.enqueue(ms(1), VcpuId(0), Enqueue::Wake);
+    let _ = policy.periodic(ms(30));
+    assert_eq!(policy.units[0].credits, 50);
+    assert_eq!(policy.priority(VcpuId(0)), super::Priority::Under);
+}
+
 /// A policy on one core to which these vCPUs were declared.
 fn credit(vcpus: &[(VcpuParams, crate::testing::Script)]) -> Credit {
     let (_, options) = registry::check(&"credit".parse().expect("a policy")).expect("understood");
