@@ -124,6 +124,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
         "It guesses: with `in-kernel=off` the boosted sibling is as likely another spinner.",
         "With `sticky=off` the boost lasts one decision: the next wake-up or tick may take it back.",
         "`sticky=on` keeps off the one that yielded, and nobody else: in a section that outlasts a slice the boost is lost to others all the same, as scenario `boost-evaporates` shows; with `delay` it lasts as long as `most` allows.",
+        "The policy has no say in whom a core goes to. Two that hold locks, and spin for a third, can hand it to and fro for as long as they spin, past everybody else; Linux's pick passes over the one yielded to where that were too unfair.",
         "The window does not grow and shrink as the processors' pause-loop windows do.",
     ],
     options: &[
