@@ -1,4 +1,4 @@
-//! What things cost in the course of a run, read off the streams of five short ones.
+//! What things cost in the course of a run, read off the streams of five kinds of short ones.
 //!
 //! [`super::guests`] and [`super::threads`] measure one mechanism at a time. In a run more happens beside
 //! each: the dispatcher is told, run delays are read, the timer thread may share the core. These figures
@@ -7,24 +7,26 @@
 use super::costs::{MeasureError, cost};
 use super::plan::plan;
 use super::sample::Cost;
+use super::stays::{Before, LATER, Stays};
 use crate::backend::KvmBackend;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use stealtime_guest::op::{Length, Step};
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::ids::VcpuId;
-use stealtime_scheduler::input::{ExitReason, Input, Timer};
+use stealtime_scheduler::input::{Input, Timer};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Backend, Entry, Observer, Plan};
 
+/// How often each of the runs takes place, in turn with the others. Some costs are differences between two of them,
+/// which would else have in them what changed on the machine between the two.
+const ROUNDS: usize = 4;
 /// How long each of the runs takes.
-const LENGTH: Nanos = Nanos::from_millis(400);
+const LENGTH: Nanos = Nanos::from_millis(100);
 /// Ops of the guest's own that are measured together.
 const OPS: usize = 200;
 /// The number within a stay of the call that raises an interrupt, after all others.
 const RAISES: usize = 3;
-/// All calls from this number on are alike.
-const LATER: usize = 5;
 /// The vector of all interrupts.
 const VECTOR: u8 = 0x40;
 
@@ -64,20 +66,20 @@ pub struct CourseCosts {
     pub timer_wake: Cost,
 }
 
-/// Measures in five runs on this core.
+/// Measures in five kinds of runs on this core. Takes about two seconds.
 pub(super) fn measure(core: u16) -> Result<CourseCosts, MeasureError> {
     let mut preemptions = Preemptions::default();
-    for entry in run(&wakers(core))? {
-        preemptions.take(entry);
+    let [mut calls, mut halts, mut arms, mut works] = [const { Stays::new() }; 4];
+    for _ in 0..ROUNDS {
+        preemptions.add(run(&wakers(core))?);
+        calls.add(run(&caller(core))?);
+        halts.add(run(&halter(core))?);
+        arms.add(run(&armer(core))?);
+        works.add(run(&worker(core))?);
     }
-    let calls = Stays::of(run(&caller(core))?);
-    let halts = Stays::of(run(&halter(core))?);
     let first_call = cost(calls.quiet(Before::Call(0)), "first calls in a run")?;
-    let arms = Stays::of(run(&armer(core))?)
-        .quiet(Before::Call(0))
-        .into_iter();
+    let arms = arms.quiet(Before::Call(0)).into_iter();
     let timer_wake = arms.map(|sample| sample.saturating_sub(first_call.median_ns));
-    let works = Stays::of(run(&worker(core))?);
 
     let call = cost(calls.quiet(Before::Call(1)), "calls in a run")?;
     let ops = calls.quiet(Before::Call(2)).into_iter();
@@ -216,6 +218,18 @@ struct Preemptions {
 }
 
 impl Preemptions {
+    /// Adds what another run has.
+    fn add(&mut self, entries: Vec<Entry>) {
+        let mut seen = Self::default();
+        for entry in entries {
+            seen.take(entry);
+        }
+        self.lateness.append(&mut seen.lateness);
+        self.kicks.append(&mut seen.kicks);
+        self.hand_overs.append(&mut seen.hand_overs);
+        self.take_overs.append(&mut seen.take_overs);
+    }
+
     fn take(&mut self, entry: Entry) {
         match entry {
             Entry::Input(now, input) => {
@@ -272,110 +286,6 @@ impl Preemptions {
     }
 }
 
-/// What an interval in guest code ended with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Before {
-    /// The call of this number within a stay on the core; [`LATER`] stands for all from then on.
-    Call(usize),
-    /// A halt.
-    Halt,
-}
-
-/// The stays of a single vCPU on its core: how long its guest ran each time, and what came between.
-#[derive(Default, Debug)]
-struct Stays {
-    /// What it ended with, how many timers fell into it, its length in nanoseconds.
-    intervals: Vec<(Before, u32, u64)>,
-    /// The number of the call within the stay, how long until the thread entered again.
-    handling: Vec<(usize, u64)>,
-    wake_ups: Vec<u64>,
-}
-
-impl Stays {
-    fn of(entries: Vec<Entry>) -> Self {
-        let mut stays = Self::default();
-        let mut now = Nanos::ZERO;
-        let (mut granted, mut exited) = (None, None);
-        // Since when the guest runs, and the timers since then; none if something else came between.
-        let mut running: Option<(Nanos, u32)> = None;
-        let mut calls = 0_usize;
-        for entry in entries {
-            let input = match entry {
-                Entry::Input(at, input) => {
-                    now = at;
-                    input
-                }
-                Entry::Effect(Effect::Run { .. }) => {
-                    granted = Some(now);
-                    continue;
-                }
-                Entry::Effect(_) | Entry::Event(_) => continue,
-            };
-            match input {
-                Input::Entered { .. } => {
-                    let since: Option<Nanos> = granted.take();
-                    stays
-                        .wake_ups
-                        .extend(since.map(|since| now.since(since).get()));
-                    (running, calls) = (Some((now, 0)), 0);
-                }
-                Input::Resumed { .. } => {
-                    let since: Option<Nanos> = exited.take();
-                    stays.handling.extend(
-                        since.map(|since| (calls.saturating_sub(1), now.since(since).get())),
-                    );
-                    running = Some((now, 0));
-                }
-                Input::TimerDue { .. } => {
-                    running = running.map(|(since, timers)| (since, timers + 1));
-                }
-                Input::Exited { why, .. } => {
-                    exited = (why == ExitReason::Call).then_some(now);
-                    let ended = match why {
-                        ExitReason::Call => Some(Before::Call(calls)),
-                        ExitReason::Halt => Some(Before::Halt),
-                        _ => None,
-                    };
-                    calls = (calls + usize::from(why == ExitReason::Call)).min(LATER);
-                    if let (Some(before), Some((since, timers))) = (ended, running.take()) {
-                        let length = now.since(since).get();
-                        stays.intervals.push((before, timers, length));
-                    }
-                }
-                // Said by the vCPU's own thread with its exit.
-                Input::InterruptsTaken { .. } | Input::Interrupt { .. } => {}
-                // The main thread had something to do, or the call asks for something.
-                _ => (running, exited) = (None, None),
-            }
-        }
-        stays
-    }
-
-    /// How long the call of this number was handled.
-    fn handled(&self, call: usize) -> Vec<u64> {
-        let wanted = self.handling.iter().filter(|(number, _)| *number == call);
-        wanted.map(|(_, length)| *length).collect()
-    }
-
-    /// Intervals into which nothing fell.
-    fn quiet(&self, before: Before) -> Vec<u64> {
-        self.with(before, 0)
-    }
-
-    /// Intervals into which one timer fell.
-    fn with_timer(&self, before: Before) -> Vec<u64> {
-        self.with(before, 1)
-    }
-
-    fn with(&self, before: Before, timers: u32) -> Vec<u64> {
-        let wanted = self.intervals.iter();
-        wanted
-            .filter(|(ended, fell, _)| *ended == before && *fell == timers)
-            .map(|(_, _, length)| *length)
-            .collect()
-    }
-}
-
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
@@ -392,20 +302,12 @@ mod tests {
         Entry::Input(Nanos(at), input)
     }
 
-    fn exited(at: u64, why: ExitReason) -> Entry {
-        input(at, Input::Exited { vcpu: A, why })
-    }
-
     fn due(at: u64) -> Entry {
         input(at, Input::TimerDue { timer: WAKE })
     }
 
     fn entered(at: u64, vcpu: VcpuId) -> Entry {
         input(at, Input::Entered { core: CORE, vcpu })
-    }
-
-    fn resumed(at: u64) -> Entry {
-        input(at, Input::Resumed { vcpu: A })
     }
 
     #[test]
@@ -429,7 +331,7 @@ mod tests {
             on: BlockOn::Idle,
         };
         let mut seen = Preemptions::default();
-        for entry in [
+        seen.add(vec![
             Entry::Effect(Effect::Arm {
                 timer: WAKE,
                 at: Nanos(100),
@@ -447,48 +349,11 @@ mod tests {
             stopped(210),
             run(B),
             entered(230, B),
-        ] {
-            seen.take(entry);
-        }
+        ]);
         assert_eq!(
             (seen.lateness, seen.kicks, seen.hand_overs),
             (vec![3], vec![7], vec![12])
         );
         assert_eq!(seen.take_overs, [7, 20]);
-    }
-
-    #[test]
-    fn intervals_go_by_what_ended_them_and_what_fell_into_them() {
-        let stays = Stays::of(vec![
-            due(90),
-            Entry::Effect(Effect::Run {
-                core: CORE,
-                vcpu: A,
-            }),
-            entered(100, A),
-            exited(110, ExitReason::Call),
-            resumed(112),
-            due(115),
-            exited(125, ExitReason::Call),
-            resumed(127),
-            input(
-                130,
-                Input::HostDelay {
-                    vcpu: A,
-                    delay: Nanos(1),
-                },
-            ),
-            exited(140, ExitReason::Call),
-            resumed(142),
-            exited(147, ExitReason::Halt),
-        ]);
-        assert_eq!(stays.wake_ups, [10]);
-        assert_eq!(stays.handled(0), [2]);
-        assert_eq!(stays.handling.len(), 3);
-        assert_eq!(stays.quiet(Before::Call(0)), [10]);
-        assert_eq!(stays.quiet(Before::Call(1)), [0; 0], "a timer fell into it");
-        assert_eq!(stays.with_timer(Before::Call(1)), [13]);
-        assert_eq!(stays.quiet(Before::Call(2)), [0; 0], "disturbed");
-        assert_eq!(stays.quiet(Before::Halt), [5]);
     }
 }

@@ -13,6 +13,7 @@ mod plan;
 mod rights;
 mod sample;
 mod status;
+mod stays;
 mod threads;
 
 pub use costs::{Costs, MeasureError, measure};

@@ -1,0 +1,190 @@
+//! The stays of a single vCPU on its core, read off a run's stream.
+
+use stealtime_scheduler::effect::Effect;
+use stealtime_scheduler::input::{ExitReason, Input};
+use stealtime_scheduler::time::Nanos;
+use stealtime_workloads::run::Entry;
+
+/// All calls from this number on are alike.
+pub(super) const LATER: usize = 5;
+
+/// What an interval in guest code ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Before {
+    /// The call of this number within a stay on the core; [`LATER`] stands for all from then on.
+    Call(usize),
+    /// A halt.
+    Halt,
+}
+
+/// The stays of a single vCPU on its core: how long its guest ran each time, and what came between.
+#[derive(Debug)]
+pub(super) struct Stays {
+    /// What it ended with, how many timers fell into it, its length in nanoseconds.
+    intervals: Vec<(Before, u32, u64)>,
+    /// The number of the call within the stay, how long until the thread entered again.
+    handling: Vec<(usize, u64)>,
+    /// How long after the grant the thread was there.
+    pub(super) wake_ups: Vec<u64>,
+}
+
+impl Stays {
+    pub(super) const fn new() -> Self {
+        Self {
+            intervals: Vec::new(),
+            handling: Vec::new(),
+            wake_ups: Vec::new(),
+        }
+    }
+
+    /// Adds what another run has.
+    pub(super) fn add(&mut self, entries: Vec<Entry>) {
+        let mut now = Nanos::ZERO;
+        let (mut granted, mut exited) = (None, None);
+        // Since when the guest runs, and the timers since then; none if something else came between.
+        let mut running: Option<(Nanos, u32)> = None;
+        let mut calls = 0_usize;
+        for entry in entries {
+            let input = match entry {
+                Entry::Input(at, input) => {
+                    now = at;
+                    input
+                }
+                Entry::Effect(Effect::Run { .. }) => {
+                    granted = Some(now);
+                    continue;
+                }
+                Entry::Effect(_) | Entry::Event(_) => continue,
+            };
+            match input {
+                Input::Entered { .. } => {
+                    let since: Option<Nanos> = granted.take();
+                    self.wake_ups
+                        .extend(since.map(|since| now.since(since).get()));
+                    (running, calls) = (Some((now, 0)), 0);
+                }
+                Input::Resumed { .. } => {
+                    let since: Option<Nanos> = exited.take();
+                    self.handling.extend(
+                        since.map(|since| (calls.saturating_sub(1), now.since(since).get())),
+                    );
+                    running = Some((now, 0));
+                }
+                Input::TimerDue { .. } => {
+                    running = running.map(|(since, timers)| (since, timers + 1));
+                }
+                Input::Exited { why, .. } => {
+                    exited = (why == ExitReason::Call).then_some(now);
+                    let ended = match why {
+                        ExitReason::Call => Some(Before::Call(calls)),
+                        ExitReason::Halt => Some(Before::Halt),
+                        _ => None,
+                    };
+                    calls = (calls + usize::from(why == ExitReason::Call)).min(LATER);
+                    if let (Some(before), Some((since, timers))) = (ended, running.take()) {
+                        let length = now.since(since).get();
+                        self.intervals.push((before, timers, length));
+                    }
+                }
+                // Said by the vCPU's own thread with its exit.
+                Input::InterruptsTaken { .. } | Input::Interrupt { .. } => {}
+                // The main thread had something to do, or the call asks for something.
+                _ => (running, exited) = (None, None),
+            }
+        }
+    }
+
+    /// How long the call of this number was handled.
+    pub(super) fn handled(&self, call: usize) -> Vec<u64> {
+        let wanted = self.handling.iter().filter(|(number, _)| *number == call);
+        wanted.map(|(_, length)| *length).collect()
+    }
+
+    /// Intervals into which nothing fell.
+    pub(super) fn quiet(&self, before: Before) -> Vec<u64> {
+        self.with(before, 0)
+    }
+
+    /// Intervals into which one timer fell.
+    pub(super) fn with_timer(&self, before: Before) -> Vec<u64> {
+        self.with(before, 1)
+    }
+
+    fn with(&self, before: Before, timers: u32) -> Vec<u64> {
+        let wanted = self.intervals.iter();
+        wanted
+            .filter(|(ended, fell, _)| *ended == before && *fell == timers)
+            .map(|(_, _, length)| *length)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use stealtime_scheduler::ids::{CoreId, VcpuId};
+    use stealtime_scheduler::input::Timer;
+
+    const CORE: CoreId = CoreId(0);
+    const A: VcpuId = VcpuId(0);
+
+    fn input(at: u64, input: Input) -> Entry {
+        Entry::Input(Nanos(at), input)
+    }
+
+    fn exited(at: u64, why: ExitReason) -> Entry {
+        input(at, Input::Exited { vcpu: A, why })
+    }
+
+    fn due(at: u64) -> Entry {
+        let timer = Timer::Wake(A);
+        input(at, Input::TimerDue { timer })
+    }
+
+    fn resumed(at: u64) -> Entry {
+        input(at, Input::Resumed { vcpu: A })
+    }
+
+    #[test]
+    fn intervals_go_by_what_ended_them_and_what_fell_into_them() {
+        let mut stays = Stays::new();
+        stays.add(vec![
+            due(90),
+            Entry::Effect(Effect::Run {
+                core: CORE,
+                vcpu: A,
+            }),
+            input(
+                100,
+                Input::Entered {
+                    core: CORE,
+                    vcpu: A,
+                },
+            ),
+            exited(110, ExitReason::Call),
+            resumed(112),
+            due(115),
+            exited(125, ExitReason::Call),
+            resumed(127),
+            input(
+                130,
+                Input::HostDelay {
+                    vcpu: A,
+                    delay: Nanos(1),
+                },
+            ),
+            exited(140, ExitReason::Call),
+            resumed(142),
+            exited(147, ExitReason::Halt),
+        ]);
+        assert_eq!(stays.wake_ups, [10]);
+        assert_eq!(stays.handled(0), [2]);
+        assert_eq!(stays.handling.len(), 3);
+        assert_eq!(stays.quiet(Before::Call(0)), [10]);
+        assert_eq!(stays.quiet(Before::Call(1)), [0; 0], "a timer fell into it");
+        assert_eq!(stays.with_timer(Before::Call(1)), [13]);
+        assert_eq!(stays.quiet(Before::Call(2)), [0; 0], "disturbed");
+        assert_eq!(stays.quiet(Before::Halt), [5]);
+    }
+}
