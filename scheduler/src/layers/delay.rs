@@ -41,6 +41,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
     source: "Uhlig, LeVasseur, Skoglund, Dannowski: Towards Scalable Multiprocessor Virtual Machines (2004), the paravirtualised variant; the limit is our choice, and so are waiters in line (lock waiter preemption: Djomgwe Teabe et al., EuroSys 2017)",
     quirks: &[
         "A guest that always holds a lock gets `most` more at each turn. With `repay=on` its share stays what it was; the others' waits grow by `most`.",
+        "Where sections are long a waiter in line spins for all of its grace, and others could have had the core: there `line=off` does more (`boost-evaporates`: sections of 5 ms).",
     ],
     options: &[
         OptionInfo {
