@@ -71,15 +71,14 @@ impl Setting {
             seed: self.conditions.seed,
         };
         let mut plan = self.scenario.plan(&overrides).bad_input()?;
-        if self.backend == Kind::Sim {
+        if self.backend == Kind::Sim && stealtime_sim::needs_substitute(&plan.policy) {
             let costs = CostModel::stored_or_default().machine()?;
-            if let Some(instead) = stealtime_sim::substitute(&plan.policy, &costs) {
-                eprintln!(
-                    "note: there is no host to schedule in virtual time: `{instead}` runs instead of `{}`",
-                    plan.policy
-                );
-                plan.policy = instead;
-            }
+            let instead = stealtime_sim::substitute(&plan.policy, &costs);
+            eprintln!(
+                "note: there is no host to schedule in virtual time: `{instead}` runs instead of `{}`",
+                plan.policy
+            );
+            plan.policy = instead;
         }
         Ok(plan)
     }

@@ -11,7 +11,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The version of this page; a guest refuses any other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The shared page.
 #[repr(C, align(4096))]
@@ -83,7 +83,8 @@ pub struct Page {
     pub interrupts: AtomicU64,
     /// Interrupts handled when the last wait for an interrupt ended.
     pub interrupts_seen: AtomicU64,
-    /// Reading of the time-stamp counter when the last interrupt was handled (written by ring 0).
+    /// Reading of the time-stamp counter when the last interrupt was handled (written by ring 0, one half after
+    /// the other: for the vCPU's own thread, when the guest has stopped).
     pub interrupt_tsc: AtomicU64,
     /// Guest locks taken.
     pub lock_acquisitions: AtomicU64,

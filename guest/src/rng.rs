@@ -9,19 +9,19 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator of its own for each stream (vCPU) of a seed.
+    /// A generator for each stream (vCPU) of a seed.
+    ///
+    /// All generators go through the same numbers, from different places. Both seed and stream are mixed, because
+    /// places that are near each other would give the same numbers a few draws apart.
     #[must_use]
     pub const fn new(seed: u64, stream: u64) -> Self {
-        Self(seed ^ stream.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        Self(mix(mix(seed).wrapping_add(stream)))
     }
 
     /// 64 random bits.
     pub const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.0)
     }
 
     /// Uniform from 0 to `bound` − 1; 0 for a bound of 0.
@@ -49,6 +49,13 @@ impl Rng {
         const LN2_Q16: u128 = 45_426;
         ((mean as u128 * minus_log2 as u128 * LN2_Q16) >> 32) as u64
     }
+}
+
+/// SplitMix64's finalizer: different numbers give different ones that have nothing to do with each other.
+const fn mix(number: u64) -> u64 {
+    let z = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// log2 of `x` ≥ 1 with 16 fractional bits, by repeated squaring.
@@ -87,6 +94,21 @@ mod tests {
         assert_eq!(draw(1, 0), draw(1, 0));
         assert_ne!(draw(1, 0), draw(1, 1));
         assert_ne!(draw(1, 0), draw(2, 0));
+    }
+
+    #[test]
+    fn no_stream_goes_through_the_numbers_of_another() {
+        let streams: Vec<_> = (0..8)
+            .flat_map(|seed| (0..16).map(move |stream| (seed, stream)))
+            .collect();
+        let mut seen = std::collections::HashMap::new();
+        for (seed, stream) in streams {
+            let mut rng = Rng::new(seed, stream);
+            for draw in 0..64 {
+                let before = seen.insert(rng.bits(), (seed, stream, draw));
+                assert_eq!(before, None, "seed {seed}, stream {stream}, draw {draw}");
+            }
+        }
     }
 
     #[test]

@@ -85,7 +85,7 @@ kinds! {
     Blocked "blocked" Details::Words(&["idle", "sleep", "host", "host-lock", "guest-lock"]), "it waits";
     Migrated "migrated" Details::None, "it was given a core other than its last";
     InterruptRaised "irq_raise" Details::Number, "an interrupt was raised at it";
-    InterruptsTaken "handler_run" Details::None, "its guest has taken the interrupts that waited for it: their handler runs";
+    InterruptsTaken "handler_run" Details::None, "at an exit: its guest has taken the interrupts that waited for it; their handler ran before";
     HostLockTaken "host_lock_taken" Details::HostLock, "it has a lock of the hypervisor";
     HostLockReleased "host_lock_released" Details::HostLock, "it released a lock of the hypervisor";
     Locks "locks" Details::Words(&["free", "holds", "waits"]), "what its guest says of its own locks has changed";

@@ -109,8 +109,14 @@ impl SimBackend {
     }
 }
 
+/// Whether the policy leaves scheduling to the host. There is none in virtual time: [`substitute`] runs.
+#[must_use]
+pub fn needs_substitute(policy: &PolicySpec) -> bool {
+    registry::find(&policy.policy.name).is_ok_and(|info| info.scheduled_by == ScheduledBy::Host)
+}
+
 /// The policy that runs in `sim` instead of one that leaves scheduling to the host: `eevdf` with
-/// Linux's defaults. `None` if the policy runs as it is.
+/// Linux's defaults.
 ///
 /// Linux notices the end of a slice at its next clock tick. So the stays on a core that these costs know of
 /// ([`CostModel::host_slice`]) are taken for the period of its ticks; unless they are known ends of slices are noticed
@@ -118,9 +124,8 @@ impl SimBackend {
 ///
 /// Who records a run for replay records the policy that ran: put the substitute in the plan first.
 #[must_use]
-pub fn substitute(policy: &PolicySpec, costs: &CostModel) -> Option<PolicySpec> {
-    let info = registry::find(&policy.policy.name).ok()?;
-    (info.scheduled_by == ScheduledBy::Host).then(|| PolicySpec {
+pub fn substitute(policy: &PolicySpec, costs: &CostModel) -> PolicySpec {
+    PolicySpec {
         policy: NamedOptions {
             name: "eevdf".into(),
             options: tick(costs.host_slice)
@@ -129,7 +134,7 @@ pub fn substitute(policy: &PolicySpec, costs: &CostModel) -> Option<PolicySpec> 
                 .collect(),
         },
         layers: policy.layers.clone(),
-    })
+    }
 }
 
 /// The option's value in whole microseconds, within what it may be.
@@ -167,9 +172,10 @@ impl Backend for SimBackend {
         let mut config = plan.config();
         // What the plan's policy refuses is refused here too, whoever runs in its place.
         let own = Dispatcher::new(&config)?;
-        let Some(instead) = substitute(&plan.policy, &self.costs) else {
+        if !needs_substitute(&plan.policy) {
             return self.run_under(plan, own, stop, observer);
-        };
+        }
+        let instead = substitute(&plan.policy, &self.costs);
         let note = format!(
             "there is no host to schedule in virtual time: `{instead}` with Linux's defaults ran \
              instead of `{}`",

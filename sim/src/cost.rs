@@ -83,8 +83,9 @@ pub struct CostModel {
     /// What every op of a guest's program costs beside its own length (at least 1).
     #[serde(rename = "op_ns")]
     pub op: Nanos,
-    /// How long the host lets a busy thread have a core that another one waits for, under its own scheduler: the slice
-    /// of what stands in for the policy `host`. 0 where that is not known; then Linux's defaults count.
+    /// How long the host lets a busy thread have a core that another one waits for, under its own scheduler: the clock
+    /// tick at which what stands in for the policy `host` notices the end of a slice. 0 where that is not known: then it
+    /// notices it at once.
     #[serde(rename = "host_slice_ns")]
     pub host_slice: Nanos,
     /// What the host takes away, on every core alike. Empty where nothing is taken.

@@ -1,7 +1,7 @@
 //! Interference of the host: what takes a core away for a while.
 //!
-//! Every entry of [`CostModel::interference`](crate::cost::CostModel::interference) is a Poisson process of its own on
-//! every core. While a core is taken nothing on it goes on: guest code, an entry, an exit, the hypervisor's work, a
+//! Every entry of [`CostModel::interference`](crate::cost::CostModel::interference) is a Poisson process of its own
+//! on every core. While a core is taken nothing on it goes on: guest code, an entry, an exit, the hypervisor's work, a
 //! grant, and the timer thread where it has no other core. Other cores go on, and that is what matters: they may
 //! spin for a lock whose holder stands still. Of a core taken anew while it is taken already the lengths add up.
 //!

@@ -30,4 +30,4 @@ mod stream;
 mod timers;
 mod vcpu;
 
-pub use backend::{SimBackend, SimError, substitute};
+pub use backend::{SimBackend, SimError, needs_substitute, substitute};

@@ -310,12 +310,14 @@ impl Agreement {
         };
         let room = interval(first).zip(interval(second)).is_some_and(|(a, b)| {
             // The nearest that the two may be to each other.
-            let (one, two) = match () {
-                () if a.1 < b.0 => (a.1, b.0),
-                () if b.1 < a.0 => (a.0, b.1),
-                () => (1.0, 1.0),
+            let (one, two) = if a.1 < b.0 {
+                (a.1, b.0)
+            } else if b.1 < a.0 {
+                (a.0, b.1)
+            } else {
+                (1.0, 1.0)
             };
-            Self::near(two / one) && (!compared || same(one, two))
+            Self::within(two / one) && (!compared || same(one, two))
         });
         Some(Self {
             difference: if one == two { 1.0 } else { ratio(two, one)? },
@@ -324,13 +326,13 @@ impl Agreement {
         })
     }
 
-    fn near(difference: f64) -> bool {
+    fn within(difference: f64) -> bool {
         (1.0 / AGREE..=AGREE).contains(&difference)
     }
 
     /// In direction, and within [`AGREE`].
     pub(super) fn agrees(self) -> bool {
-        self.same_direction && Self::near(self.difference)
+        self.same_direction && Self::within(self.difference)
     }
 
     /// What it comes to.

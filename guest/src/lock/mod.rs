@@ -188,8 +188,8 @@ impl Memory<'_> {
         }
     }
 
-    /// Whether a vCPU that says this spins at a place in line that nobody may pass
-    /// ([`Kind::keeps_places`]).
+    /// Whether a vCPU that says this waits at a place in line that nobody may pass
+    /// ([`Kind::keeps_places`]). Of a paravirtual lock also one that has halted there.
     #[must_use]
     pub fn in_line(self, state: State) -> bool {
         let lock = |number| self.locks.get(usize::from(number));

@@ -74,7 +74,7 @@ fn said(f: &mut Formatter<'_>, event: &Event, names: &Names) -> fmt::Result {
         EventKind::InterruptRaised { vector, from } => {
             write!(f, " {vector} {}", by(from, names))
         }
-        EventKind::InterruptsTaken { at } => write!(f, " {} ago", event.at.since(at)),
+        EventKind::InterruptsTaken { at } => write!(f, " {} before", event.at.since(at)),
         EventKind::HostLockTaken(lock) | EventKind::HostLockReleased(lock) => {
             write!(f, " `{}`", names.host_lock(lock))
         }

@@ -3,7 +3,8 @@
 //! A circle in which everybody sleeps is certain: who sleeps gives nothing up, and its word was read when it
 //! went to sleep. If somebody in it spins, the words of several guests were read one after the other, and a
 //! circle may be pieced together from moments that never were one; so it counts only if it is found again
-//! later, and nothing was heard of it meanwhile that it would not leave possible.
+//! later, and nothing was heard of it meanwhile that it would not leave possible. Only changes are heard of: waits
+//! that ended and began anew between two readings look like one that lasts.
 
 use super::{Dispatcher, Output};
 use crate::event::EventKind;

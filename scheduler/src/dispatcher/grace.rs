@@ -54,12 +54,12 @@ impl Dispatcher {
         })
     }
 
-    /// Whether the vCPU waits in a line that moves. Behind somebody who has no core it would wait for as long as
-    /// it is let.
+    /// Whether the vCPU waits in a line that moves, as far as is known: the owner has a core. Behind one that has
+    /// none it would wait for as long as it is let. Waiters before it are not looked at.
     fn line_moves(&self, guest: GuestLocks) -> bool {
         let lock = guest.waits_for.filter(|_| guest.in_line);
-        let first = lock.and_then(|lock| self.guest_owners.get(&lock));
-        first.is_some_and(|first| self.running_on(*first).is_some())
+        let owner = lock.and_then(|lock| self.guest_owners.get(&lock));
+        owner.is_some_and(|owner| self.running_on(*owner).is_some())
     }
 
     /// The guest holds nothing any more, and saw that a preemption is pending. One that has just joined a line

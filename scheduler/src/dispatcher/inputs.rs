@@ -43,7 +43,7 @@ impl Dispatcher {
                 if !more {
                     self.vcpu(vcpu).pending_interrupts = 0;
                 }
-                // The two clocks may differ by some nanoseconds.
+                // By the guest's clock, which drifts against the host's: by microseconds in a long run.
                 let at = at.min(self.now);
                 self.emit(out, vcpu, EventKind::InterruptsTaken { at });
             }

@@ -31,7 +31,8 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
     summary: "a preemption waits until the vCPU has left its critical section, up to a limit",
     rules: &[
         "A vCPU is unsafe while its shared page says that it holds a guest lock or is in a marked critical section; it is safe otherwise, and when it is halted.",
-        "It is unsafe, too, while it spins at a place in line that nobody may pass (`ticket`, `mcs`, `pv`, `rwlock`): without a core it stops all behind it, though the lock be free. Not if the first of its line has no core: then it waits in vain (`line=on`).",
+        "It is unsafe, too, while it spins at a place in line that nobody may pass (`ticket`, `mcs`, `pv`, `rwlock`): without a core it stops all behind it, though the lock be free. (`line=off` leaves this out.)",
+        "Not if the lock's owner has no core, or is not known: then it may wait in vain. Of a ticket, MCS or paravirtual lock that is free the one whose turn it is counts as the owner.",
         "A preemption of an unsafe vCPU, whatever the policy's reason, is put off: the guest's preempt-pending word is set, and the vCPU goes on.",
         "The guest looks at the word when it becomes safe, and tells: it is preempted at once. Leaving an inner lock tells nothing.",
         "After `most` it is preempted, safe or not.",
@@ -42,6 +43,7 @@ pub(crate) const INFO: LayerInfo = LayerInfo {
     quirks: &[
         "A guest that always holds a lock gets `most` more at each turn. With `repay=on` its share stays what it was; the others' waits grow by `most`.",
         "Where sections are long a waiter in line spins for all of its grace, and others could have had the core: there `line=off` does more (`boost-evaporates`: sections of 5 ms).",
+        "Only the owner is looked at: one that waits behind another waiter without a core is put off, too, in vain. While readers have a `rwlock`, or nobody has, no owner is known, and nobody in its line is put off.",
     ],
     options: &[
         OptionInfo {

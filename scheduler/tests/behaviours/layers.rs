@@ -29,7 +29,7 @@ pub(crate) const DELAY: &[Behaviour] = &[
         "a_waiter_in_line_keeps_its_core_until_it_has_had_the_lock",
     ),
     shown(
-        "not in a line whose first has no core, nor where it can be passed",
+        "not if the owner of the lock has no core, nor where it can be passed",
         TESTS,
         "a_waiter_is_preempted_in_a_line_that_stands_and_where_it_can_be_passed",
     ),

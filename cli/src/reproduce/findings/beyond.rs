@@ -20,10 +20,9 @@ on one. A dispatcher that sees the whole chain when it decides can do each in it
 `hackbench` as there, with optimistic spinning and with `relay`. And an inversion: a vCPU of nice 19 holds a \
 mutex for 2 ms at a time, one of nice -20 wants it every 10 to 30 ms, two of nice 0 compute; two cores.",
     left_out: "\
-What it costs a host kernel to follow a chain: here it costs nothing. On eight simulated cores with exits as dear as \
-on this KVM nearly every message is a sleep, with either kind of mutex, and how many of them come at once is up \
-to chance: seeds differ by half, and the medians say little. With the costs of bare hardware all seeds are alike \
-and `relay` is the quicker one, as it is on the two cores of KVM.",
+What it costs a host kernel to follow a chain: here it costs nothing. Not understood: on eight simulated cores, with \
+exits as dear as on this KVM and with its interference, `relay` is the slower one, though seeds differ much. With \
+the costs of bare hardware it is the quicker one, and on the two cores of KVM.",
     cases: &[
         Case {
             on_kvm: Some("hackbench:messages=100"),
