@@ -43,13 +43,24 @@ pub fn doctor(calibrate: bool, only_costs: bool) -> Outcome {
     if calibrate {
         let place = Place::of_environment().bad_input()?;
         let host = if only_costs {
-            Host::default()
+            None
         } else {
-            Host::measure().machine()?
+            Some(Host::measure().machine()?)
         };
-        text.push_str(&host.to_string());
-        let model = model(&costs.course, &host);
-        model.check().machine()?;
+        if let Some(host) = &host {
+            text.push_str(&host.to_string());
+        }
+        let model = model(&costs.course, &host.unwrap_or_default());
+        if let Err(error) = model.check() {
+            // What was measured is worth reading all the more.
+            show::print(&text).not_kept()?;
+            return Err(Failure::new(
+                Status::Machine,
+                anyhow!(error).context(
+                    "nothing is stored; measure again when nothing else runs, or with --only-costs",
+                ),
+            ));
+        }
         model.store(place.path()).not_kept()?;
         let _ = writeln!(
             text,
@@ -76,16 +87,13 @@ impl Host {
         };
         Ok(Self {
             interference: probe::interference()?.into_iter().map(theft).collect(),
-            slice: Some(probe::host_slice()?),
+            slice: probe::host_slice()?,
         })
     }
 }
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(slice) = self.slice else {
-            return Ok(());
-        };
         writeln!(f, "\nThe host itself, measured just now")?;
         let each = self.interference.iter();
         let taken: f64 = each.clone().map(Theft::part).sum();
@@ -107,12 +115,18 @@ impl fmt::Display for Host {
                 "  That is much. If other programs were running, measure again when they are not."
             )?;
         }
-        writeln!(
-            f,
-            "  lets a busy thread run     {} at a time while another waits ({} times)",
-            Nanos(slice.median_ns),
-            slice.samples
-        )
+        match self.slice {
+            Some(slice) => writeln!(
+                f,
+                "  lets a busy thread run     {} at a time while another waits ({} times)",
+                Nanos(slice.median_ns),
+                slice.samples
+            ),
+            None => writeln!(
+                f,
+                "  lets a busy thread run     for longer than was looked: another one did not get the core"
+            ),
+        }
     }
 }
 
@@ -386,7 +400,8 @@ mod tests {
         let unknown = model(&costs().course, &Host::default());
         assert_eq!(unknown.interference, []);
         assert_eq!(unknown.host_slice, Nanos::ZERO);
-        assert_eq!(Host::default().to_string(), "");
+        // The host never switched.
+        assert!(Host::default().to_string().contains("did not get the core"));
     }
 
     #[test]

@@ -106,11 +106,12 @@ pub trait Cpu: Send {
     /// once.
     fn queue_interrupt(&mut self, vector: u8);
 
-    /// Whether queued interrupts still wait for delivery.
+    /// Whether the guest has still to handle queued interrupts. That the hardware was given one is not enough: an
+    /// entry that a kick prevents leaves it waiting.
     fn interrupts_queued(&self) -> Queued;
 
-    /// When the guest began to handle its last interrupt, by its own clock.
-    fn interrupt_handled_at(&self) -> Nanos;
+    /// When the guest began to handle its last interrupt, if it is `now` now.
+    fn interrupt_handled_at(&self, now: Nanos) -> Nanos;
 
     /// Sets or clears the preempt-pending word of the shared page.
     fn set_preempt_pending(&mut self, pending: bool);
@@ -161,8 +162,8 @@ pub trait Watch: Send + Sync + Debug {
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queued {
-    /// All have been taken.
+    /// All have been handled.
     None,
-    /// Some wait until the guest can take them.
+    /// Some wait until the guest can handle them.
     Some,
 }

@@ -311,6 +311,41 @@ fn whatever_they_do_the_stream_replays_and_no_two_are_on_one_core() {
 }
 
 #[test]
+fn an_interrupt_is_told_at_the_next_exit_with_the_time_at_which_it_was_handled() {
+    let millis = Nanos::from_millis;
+    let mut periodic = Some(call(Call::Periodic {
+        period: millis(5),
+        vector: 0x40,
+    }));
+    // Alone on its core, it exits for nothing but the next interrupt.
+    let program: Program = Box::new(move || periodic.take().unwrap_or(Turn::Spin));
+    let plan = plan("rr:quantum=10s", &[0], millis(300));
+    let ran = run(plan, vec![program], &NEVER);
+    ran.check();
+    // When those were raised that are not told of yet.
+    let mut raised: Vec<Nanos> = Vec::new();
+    let mut before_the_next = 0;
+    for entry in &ran.entries {
+        match *entry {
+            Entry::Event(event) => {
+                if let EventKind::InterruptRaised { .. } = event.kind {
+                    raised.push(event.at);
+                }
+            }
+            Entry::Input(now, Input::InterruptsTaken { at, more, .. }) => {
+                let (first, last) = (raised[0], *raised.last().unwrap());
+                assert!(at < now && first <= at, "{first} {at} {now}");
+                assert!(more || last <= at, "{last} {at}");
+                before_the_next += u32::from(more && at < last);
+                raised = Vec::from_iter(more.then_some(last));
+            }
+            _ => {}
+        }
+    }
+    assert!(before_the_next > 3, "{before_the_next}");
+}
+
+#[test]
 fn a_guest_that_faults_takes_its_vm_along_and_nobody_else() {
     let fault = Exit::Fault("triple fault".to_owned());
     let programs = vec![

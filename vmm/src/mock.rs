@@ -117,6 +117,8 @@ pub(crate) struct MockCpu {
     /// A turn that a kick cut short, and what is left of it.
     rest: Option<(Nanos, Exit)>,
     queued: u64,
+    /// Of CLOCK_MONOTONIC, when interrupts were last handled.
+    handled: u64,
     pub(crate) page: Arc<Page>,
     occupancy: Arc<Occupancy>,
 }
@@ -131,6 +133,7 @@ impl MockCpu {
             program: Box::new(program),
             rest: None,
             queued: 0,
+            handled: 0,
             page: Arc::default(),
             occupancy: Arc::clone(occupancy),
         }
@@ -184,6 +187,9 @@ impl Cpu for MockCpu {
         self.page.entries.fetch_add(1, Ordering::Relaxed);
         let taken = std::mem::take(&mut self.queued);
         self.page.interrupts.fetch_add(taken, Ordering::Relaxed);
+        if taken > 0 {
+            self.handled = monotonic_ns();
+        }
         let core = self.occupancy.enter();
         let exit = self.guest();
         self.occupancy.leave(core);
@@ -202,9 +208,10 @@ impl Cpu for MockCpu {
         }
     }
 
-    /// As late as can be: at the exit.
-    fn interrupt_handled_at(&self) -> Nanos {
-        Nanos::MAX
+    /// At the entry.
+    fn interrupt_handled_at(&self, now: Nanos) -> Nanos {
+        let ago = monotonic_ns().saturating_sub(self.handled);
+        Nanos(now.get().saturating_sub(ago))
     }
 
     fn set_preempt_pending(&mut self, pending: bool) {

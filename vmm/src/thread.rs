@@ -172,11 +172,8 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
                 period,
                 vector,
             }),
+            Call::CriticalLeft => self.say(Input::CriticalLeft { vcpu }),
             // The core may be lost with each of these.
-            Call::CriticalLeft => {
-                self.leaving();
-                self.say(Input::CriticalLeft { vcpu });
-            }
             Call::GuestWait(lock) => {
                 self.leaving();
                 let lock = self.guest_lock(lock);
@@ -284,7 +281,7 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
         if self.interrupts == Queued::Some {
             self.interrupts = self.cpu.interrupts_queued();
             if self.interrupts == Queued::None {
-                let at = self.cpu.interrupt_handled_at();
+                let at = self.cpu.interrupt_handled_at(self.engine.clock.now());
                 // Whether more wait is seen where none can be raised meanwhile.
                 let more = false;
                 self.say(Input::InterruptsTaken { vcpu, at, more });

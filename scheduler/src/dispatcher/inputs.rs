@@ -43,8 +43,9 @@ impl Dispatcher {
                 if !more {
                     self.vcpu(vcpu).pending_interrupts = 0;
                 }
-                // By the guest's clock, which drifts against the host's: by microseconds in a long run.
-                let at = at.min(self.now);
+                // Its clock is known with an error; what cannot have been is not told.
+                let since = self.vcpus[vcpu.index()].interrupted_since;
+                let at = at.max(since).min(self.now);
                 self.emit(out, vcpu, EventKind::InterruptsTaken { at });
             }
             Input::ArmPeriodic {
@@ -260,8 +261,12 @@ impl Dispatcher {
         if matches!(state, None | Some(State::Retired | State::Unborn)) {
             return;
         }
-        let pending = &mut self.vcpu(to).pending_interrupts;
-        *pending = pending.saturating_add(1);
+        let now = self.now;
+        let entry = self.vcpu(to);
+        if entry.pending_interrupts == 0 {
+            entry.interrupted_since = now;
+        }
+        entry.pending_interrupts = entry.pending_interrupts.saturating_add(1);
         self.emit(out, to, EventKind::InterruptRaised { vector, from });
         out.effects.push(Effect::Inject { vcpu: to, vector });
         if state == Some(State::Blocked(Waits::Idle)) {

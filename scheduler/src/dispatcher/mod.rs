@@ -157,6 +157,8 @@ struct Vcpu {
     /// What it ran beyond its turns by grace, and has not repaid.
     borrowed: Nanos,
     pending_interrupts: u32,
+    /// When the first of them was raised.
+    interrupted_since: Nanos,
     periodic: Option<(Nanos, u8)>,
     standing: Standing,
     /// The mutex that it tries to take when it next gets a core.
@@ -437,6 +439,7 @@ impl Vcpu {
             charged: Nanos::ZERO,
             borrowed: Nanos::ZERO,
             pending_interrupts: 0,
+            interrupted_since: Nanos::ZERO,
             periodic: None,
             standing: Standing::default(),
             retry: None,

@@ -251,6 +251,54 @@ fn all_of_many_vectors_are_taken_each_once() {
 }
 
 #[test]
+fn an_interrupt_waits_until_the_guest_has_handled_it_even_if_kvm_has_it() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[Step::Exit, Step::Exit]);
+    kick::install().expect("a handler");
+    let receiver = Receiver::register(cpu.kick_handle());
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    // Between what is done before an entry and the entry itself.
+    cpu.queue_interrupt(0x40);
+    Target::current().kick();
+    for _ in 0..3 {
+        assert_eq!(cpu.enter(), Exit::Interrupted);
+        assert_eq!(cpu.view().interrupts, 0);
+        assert_eq!(cpu.interrupts_queued(), Queued::Some);
+    }
+    receiver.rearm();
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    assert_eq!(cpu.view().interrupts, 1);
+    assert_eq!(cpu.interrupts_queued(), Queued::None);
+}
+
+#[test]
+fn the_guest_notes_when_it_handled_an_interrupt_however_late_it_exits() {
+    let Some(_kvm) = support::kvm() else { return };
+    let mut cpu = only(&[
+        Step::Exit,
+        Step::Repeat(0),
+        run(50_000_000),
+        Step::Exit,
+        Step::EndRepeat,
+    ]);
+    assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+    let error = Nanos(cpu.clock_uncertainty_ns());
+    for vector in [0x40, 0x41] {
+        cpu.queue_interrupt(vector);
+        let before = Nanos(monotonic_ns());
+        assert_eq!(next(&mut cpu), Exit::Call(Call::Nothing));
+        let after = Nanos(monotonic_ns());
+        let at = cpu.interrupt_handled_at(after);
+        assert!(at + error >= before, "{before} {at} {after}");
+        // All of the work came after it, and work takes no less than its length.
+        assert!(
+            at + Nanos::from_millis(45) <= after + error,
+            "{before} {at} {after}"
+        );
+    }
+}
+
+#[test]
 fn interrupts_reach_a_guest_that_computes_and_do_not_disturb_it() {
     let Some(_kvm) = support::kvm() else { return };
     let mut cpu = only(&[Step::Repeat(0), run(10_000), Step::EndRepeat]);

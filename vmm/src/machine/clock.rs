@@ -8,7 +8,7 @@
 //!
 //! The rate is the host's, measured ([`super::tsc::rate_hz`]).
 
-use super::tsc::{Moment, ns_in, ns_per_tick, rate_hz, ticks_in};
+use super::tsc::{Moment, counter, here, ns_in, ns_per_tick, rate_hz, ticks_in};
 use super::{GuestCpu, MachineError};
 use crate::host::monotonic_ns;
 use kvm_bindings::{Msrs, kvm_msr_entry};
@@ -29,6 +29,28 @@ pub(super) struct Clock {
     moment: Moment,
     /// Whether KVM tells the vCPU's counter rightly.
     kvm_tells: bool,
+    /// How far its counter is ahead of the host's, in ticks, modulo 2^64.
+    ahead: u64,
+}
+
+impl Clock {
+    /// How long ago the guest's counter read this, in nanoseconds; 0 if it is yet to. By the host's counter, so that
+    /// the error is [`GuestCpu::clock_uncertainty_ns`] however long the run has gone on.
+    pub(super) fn ns_since(&self, tsc: u64) -> u64 {
+        let ticks = counter().wrapping_add(self.ahead).wrapping_sub(tsc);
+        u64::try_from(ticks.cast_signed()).map_or(0, |ticks| ns_in(ticks, rate_hz()))
+    }
+}
+
+/// How far the guest's counter is ahead of the host's, from a moment of each.
+fn ahead(guest: Moment, host: Moment, rate: u64) -> u64 {
+    let apart = ticks_in(guest.monotonic_ns.abs_diff(host.monotonic_ns), rate);
+    let host_then = if guest.monotonic_ns >= host.monotonic_ns {
+        host.tsc.wrapping_add(apart)
+    } else {
+        host.tsc.wrapping_sub(apart)
+    };
+    guest.tsc.wrapping_sub(host_then)
 }
 
 impl GuestCpu {
@@ -46,9 +68,11 @@ impl GuestCpu {
             .filter_map(|_| self.kvm_reads_clock())
             .reduce(Moment::tighter)
             .filter(|told| agree(guest, *told, rate_hz()));
+        let moment = told.map_or(guest, |told| guest.tighter(told));
         self.clock = Some(Clock {
-            moment: told.map_or(guest, |told| guest.tighter(told)),
+            moment,
             kvm_tells: told.is_some(),
+            ahead: ahead(moment, here(), rate_hz()),
         });
         Ok(())
     }
@@ -168,6 +192,14 @@ mod tests {
         assert!(!agree(guest, moment(1_000_900, 1_460, 5), GHZ));
         assert!(!agree(guest, moment(5_000, 1_400, 5), GHZ));
         assert!(agree(guest, moment(999_990, 510, 5), GHZ), "order unknown");
+    }
+
+    #[test]
+    fn a_counter_is_ahead_by_what_it_reads_more_at_one_moment() {
+        // At 2 GHz, 100 ns apart.
+        let (earlier, later) = (moment(5_000, 900, 1), moment(7_200, 1_000, 1));
+        assert_eq!(ahead(later, earlier, 2 * GHZ), 2_000);
+        assert_eq!(ahead(earlier, later, 2 * GHZ), 0_u64.wrapping_sub(2_000));
     }
 
     #[test]

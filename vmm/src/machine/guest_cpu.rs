@@ -39,6 +39,8 @@ pub struct GuestCpu {
     pub(super) clock: Option<Clock>,
     id: VcpuId,
     pending: Pending,
+    /// Interrupts that KVM was given. It keeps one that it could not inject for the next entry.
+    given: u64,
     immediate_exit: KickHandle,
 }
 
@@ -77,6 +79,7 @@ impl GuestCpu {
             clock: None,
             id: parts.id,
             pending: Pending::default(),
+            given: 0,
             immediate_exit,
         })
     }
@@ -105,8 +108,11 @@ impl Cpu for GuestCpu {
             self.page.get().command.store(command, Ordering::Relaxed);
             self.phase = Phase::Started;
         }
-        if let Err(error) = self.pending.deliver(&mut self.vcpu) {
-            return Exit::Fault(format!("KVM could not inject an interrupt: {error}"));
+        match self.pending.deliver(&mut self.vcpu) {
+            Ok(given) => self.given += u64::from(given),
+            Err(error) => {
+                return Exit::Fault(format!("KVM could not inject an interrupt: {error}"));
+            }
         }
         match exits::run(&mut self.vcpu, self.page.get()) {
             Stop::Exit(exit) => exit,
@@ -119,16 +125,18 @@ impl Cpu for GuestCpu {
     }
 
     fn interrupts_queued(&self) -> Queued {
-        if self.pending.is_empty() {
+        let handled = self.page.get().interrupts.load(Ordering::Relaxed);
+        if self.pending.is_empty() && handled >= self.given {
             Queued::None
         } else {
             Queued::Some
         }
     }
 
-    fn interrupt_handled_at(&self) -> Nanos {
-        let page = self.page.get();
-        Nanos(page.clock(page.interrupt_tsc.load(Ordering::Relaxed)))
+    fn interrupt_handled_at(&self, now: Nanos) -> Nanos {
+        let handled = self.page.get().interrupt_tsc.load(Ordering::Relaxed);
+        let ago = self.clock.map_or(0, |clock| clock.ns_since(handled));
+        Nanos(now.get().saturating_sub(ago))
     }
 
     fn set_preempt_pending(&mut self, pending: bool) {

@@ -38,8 +38,9 @@ impl Pending {
     }
 
     /// Hands one vector to KVM if the guest can take one at the next entry, and asks for a return
-    /// as soon as it can take another if more wait.
-    pub(super) fn deliver(&mut self, vcpu: &mut VcpuFd) -> Result<(), kvm_ioctls::Error> {
+    /// as soon as it can take another if more wait. Whether KVM was given one.
+    pub(super) fn deliver(&mut self, vcpu: &mut VcpuFd) -> Result<bool, kvm_ioctls::Error> {
+        let mut given = false;
         if let Some(vector) = self.highest()
             && vcpu.get_kvm_run().ready_for_interrupt_injection != 0
         {
@@ -52,11 +53,12 @@ impl Pending {
                 return Err(errno::Error::last());
             }
             self.remove(vector);
+            given = true;
             // Until KVM says so again: it holds one now.
             vcpu.get_kvm_run().ready_for_interrupt_injection = 0;
         }
         vcpu.get_kvm_run().request_interrupt_window = u8::from(!self.is_empty());
-        Ok(())
+        Ok(given)
     }
 }
 

@@ -44,7 +44,7 @@ impl Moment {
 }
 
 /// The host's counter and clock at this moment.
-fn here() -> Moment {
+pub(super) fn here() -> Moment {
     let read = || {
         let before = monotonic_ns();
         let tsc = counter();
@@ -53,8 +53,9 @@ fn here() -> Moment {
     (1..READINGS).fold(read(), |best, _| best.tighter(read()))
 }
 
+/// The host's counter now.
 #[expect(unsafe_code, reason = "the time-stamp counter has no safe form")]
-fn counter() -> u64 {
+pub(super) fn counter() -> u64 {
     // SAFETY: reads a counter, which every x86-64 processor has.
     unsafe { core::arch::x86_64::_rdtsc() }
 }

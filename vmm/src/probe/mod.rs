@@ -15,6 +15,7 @@ mod sample;
 mod status;
 mod stays;
 mod threads;
+mod together;
 
 pub use costs::{Costs, MeasureError, measure};
 pub use course::CourseCosts;

@@ -78,6 +78,26 @@ fn one_with_an_interrupt_waiting_does_not_halt() {
 }
 
 #[test]
+fn an_interrupt_is_handled_after_it_was_raised_and_before_it_is_told_whatever_the_guests_clock_says()
+ {
+    let taken = |at, more| Input::InterruptsTaken { vcpu: A, at, more };
+    let handled = |desk: &Desk, at| desk.said(EventKind::InterruptsTaken { at });
+    let mut desk = Desk::running(1, Manner::default());
+    desk.tell(ms(3), interrupt(A));
+    desk.tell(ms(4), interrupt(A));
+    desk.tell(ms(6), taken(ms(2), true));
+    assert!(handled(&desk, ms(3)));
+    desk.tell(ms(7), taken(ms(5), false));
+    assert!(handled(&desk, ms(5)));
+    desk.tell(ms(8), interrupt(A));
+    desk.tell(ms(9), taken(ms(10), false));
+    assert!(handled(&desk, ms(9)));
+    desk.tell(ms(11), interrupt(A));
+    desk.tell(ms(12), taken(ms(8), false));
+    assert!(handled(&desk, ms(11)));
+}
+
+#[test]
 fn a_wait_that_is_over_already_does_not_block() {
     let mut desk = Desk::running(1, Manner::default());
     for on in [BlockOn::Sleep(ms(2)), BlockOn::Host(ms(1))] {
