@@ -70,8 +70,10 @@ impl Kind {
         Self::Barrier,
     ];
 
-    /// Whether who waits for such a lock spins at a place in line that nobody may pass: while it has no
-    /// core, all behind it wait, whether the lock is free or not.
+    /// Whether who waits for such a lock spins at a place in line that nobody behind it may pass: while it has no
+    /// core, all of those wait, whether the lock is free or not. Who has not queued may take a free
+    /// [`Kind::Pv`] or [`Kind::ReadWrite`] all the same, unless the first keeps it off: one that has come to spin as the
+    /// first, and of a [`Kind::ReadWrite`] only a writer.
     #[must_use]
     pub const fn keeps_places(self) -> bool {
         matches!(self, Self::Ticket | Self::Mcs | Self::Pv | Self::ReadWrite)
@@ -188,7 +190,7 @@ impl Memory<'_> {
         }
     }
 
-    /// Whether a vCPU that says this waits at a place in line that nobody may pass
+    /// Whether a vCPU that says this waits at a place in line that nobody behind it may pass
     /// ([`Kind::keeps_places`]). Of a paravirtual lock also one that has halted there.
     #[must_use]
     pub fn in_line(self, state: State) -> bool {

@@ -76,21 +76,97 @@ fn a_ticket_lock_an_mcs_lock_and_a_hand_off_mutex_go_to_who_came_first() {
     assert_eq!(order(&mut Vm::new(&[Kind::TestAndSet], 4)), [3, 2, 1]);
 }
 
-#[test]
-fn a_spinner_in_line_cannot_be_passed_and_any_other_can() {
-    for kind in LOCKS {
-        let mut vm = Vm::new(&[kind], 3);
-        assert_eq!(vm.operate(0, Want::Take, 0), Next::Idle);
-        vm.begin(1, Want::Take, 0);
-        if !matches!(vm.go_on_in_time(1), Next::Look(_)) {
+/// A waiter and how it waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    want: Want,
+    /// How many wait before it.
+    before: u32,
+    /// It has spun for as long as it meant to, and sleeps.
+    halted: bool,
+}
+
+/// vCPU 3 waits behind this waiter, which has no core, and the lock is free. The answer is whether the waiter is said
+/// to be in line; none if waiters for such a lock only sleep.
+fn line_that_stands(kind: Kind, waiter: Waiter) -> Option<(Vm, bool)> {
+    let mut vm = Vm::new(&[kind], 5);
+    assert_eq!(vm.operate(0, Want::Take, 0), Next::Idle);
+    let it = waiter.before + 1;
+    for me in (1..=it).chain([3]) {
+        let want = if me == it { waiter.want } else { Want::Take };
+        vm.begin(me, want, 0);
+        let next = vm.go_on_in_time(me);
+        if !matches!(next, Next::Look(_)) && !waiter.halted {
             assert_eq!(kind, Kind::MutexHandOff, "it sleeps");
-            continue;
+            return None;
         }
-        let in_line = vm.memory().in_line(vm.memory().seen(1));
-        vm.set_core(1, false);
-        assert_eq!(vm.operate(0, Want::Release, 0), Next::Idle);
-        let passes = vm.operate(2, Want::Take, 0) == Next::Idle;
-        assert_eq!(passes, !in_line, "{kind:?}");
+        if me == it && waiter.halted {
+            assert_eq!(vm.go_on(me), Next::Sleep, "{kind:?}");
+        }
+    }
+    let in_line = vm.memory().in_line(vm.memory().seen(it));
+    vm.set_core(it, false);
+    for owner in 0..it {
+        assert_eq!(vm.operate(owner, Want::Release, 0), Next::Idle);
+        assert!(owner + 1 == it || vm.go_on(owner + 1) == Next::Idle);
+    }
+    Some((vm, in_line))
+}
+
+const FIRST: Waiter = Waiter {
+    want: Want::Take,
+    before: 0,
+    halted: false,
+};
+
+const SECOND: Waiter = Waiter { before: 1, ..FIRST };
+
+const READER: Waiter = Waiter {
+    want: Want::Read,
+    ..FIRST
+};
+
+const HALTED: Waiter = Waiter {
+    halted: true,
+    ..FIRST
+};
+
+#[test]
+fn nobody_behind_a_waiter_in_line_passes_it_and_behind_any_other_everybody_does() {
+    let spinners = LOCKS.map(|kind| [(kind, FIRST), (kind, SECOND)]);
+    let special = [(Kind::ReadWrite, READER), (Kind::Pv, HALTED)];
+    for (kind, waiter) in spinners.into_iter().flatten().chain(special) {
+        let Some((mut vm, in_line)) = line_that_stands(kind, waiter) else {
+            continue;
+        };
+        let passes = vm.go_on(3) == Next::Idle;
+        assert_eq!(passes, !in_line, "{kind:?}, {waiter:?}");
+        assert_eq!(in_line, kind.keeps_places());
+    }
+}
+
+#[test]
+fn a_comer_takes_a_free_lock_before_a_line_unless_it_has_to_queue_or_is_kept_off() {
+    let comer_takes = |kind, waiter, want| {
+        let (mut vm, _) = line_that_stands(kind, waiter).expect("it spins");
+        vm.operate(4, want, 0) == Next::Idle
+    };
+    for waiter in [FIRST, SECOND] {
+        for kind in [Kind::Ticket, Kind::Mcs] {
+            assert!(
+                !comer_takes(kind, waiter, Want::Take),
+                "{kind:?}, {waiter:?}"
+            );
+        }
+        for kind in [Kind::Pv, Kind::ReadWrite] {
+            // The first keeps it off, once it has had a core as the first.
+            let takes = comer_takes(kind, waiter, Want::Take);
+            assert_eq!(takes, waiter.before > 0, "{kind:?}, {waiter:?}");
+        }
+    }
+    assert!(comer_takes(Kind::Pv, HALTED, Want::Take));
+    for want in [Want::Read, Want::Take] {
+        assert!(comer_takes(Kind::ReadWrite, READER, want), "{want:?}");
     }
 }
 
