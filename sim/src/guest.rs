@@ -156,8 +156,9 @@ impl Machine<'_> {
 /// Whether a vCPU may be off its core after the call: what the host took of its stay is told before then.
 pub(crate) const fn may_lose_core(call: Call) -> bool {
     match call {
-        Call::Wait(_) | Call::SpunTooLong(_) | Call::CriticalLeft(_) => true,
-        Call::Wake(..) => false,
+        Call::Wait(_) | Call::SpunTooLong(_) => true,
+        // Who is asked for its core by one of these leaves it when the call is handled.
+        Call::Wake(..) | Call::CriticalLeft(_) => false,
         Call::Action(action) => matches!(
             action,
             Action::Sleep(_)

@@ -9,15 +9,15 @@ use stealtime_guest::op::{Length, Step};
 use stealtime_scheduler::dispatcher::Dispatcher;
 use stealtime_scheduler::event::{EventKind, Until, Waits};
 use stealtime_scheduler::ids::{CoreId, VcpuId};
-use stealtime_scheduler::input::GuestLocks;
+use stealtime_scheduler::input::{GuestLocks, Input, Timer};
 use stealtime_scheduler::policies;
 use stealtime_scheduler::policy::{
-    Enqueue, Pick, Placed, Policy, Preempt, Refused, Slice, SliceEnd, VcpuParams,
+    Clocks, Enqueue, Pick, Placed, Policy, Preempt, Refused, Resched, Slice, SliceEnd, VcpuParams,
 };
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::SimBackend;
-use stealtime_sim::cost::CostModel;
-use stealtime_workloads::run::Plan;
+use stealtime_sim::cost::{CostModel, Theft};
+use stealtime_workloads::run::{Entry, Plan};
 
 /// First come, first served on core 0; who wakes goes first, but not into a critical section.
 #[derive(Debug, Default)]
@@ -33,9 +33,20 @@ struct Polite {
     fails_at: Option<u32>,
     /// Always wants its timer at once.
     insists: bool,
+    /// Its clocks, all three, strike together: once in so long.
+    beat: Option<Nanos>,
+    /// How often its timer has come.
+    beats: u64,
 }
 
 impl Policy for Polite {
+    fn clocks(&self) -> Clocks {
+        Clocks {
+            tick: self.beat,
+            period: self.beat,
+        }
+    }
+
     fn declare(&mut self, _vcpu: VcpuId, _params: &VcpuParams) -> Result<(), Refused> {
         self.locks.push(GuestLocks::default());
         Ok(())
@@ -91,17 +102,27 @@ impl Policy for Polite {
     }
 
     fn wants_timer(&self) -> Option<Nanos> {
-        self.insists.then_some(Nanos::ZERO)
+        let next = |beat: Nanos| Nanos(beat.get() * (self.beats + 1));
+        self.insists.then_some(Nanos::ZERO).or(self.beat.map(next))
+    }
+
+    fn timer(&mut self, _now: Nanos) -> Resched {
+        self.beats += 1;
+        Resched::default()
     }
 }
 
 fn simulate_under(policy: Polite, plan: &Plan) -> Done {
+    simulate_with(policy, plan, CostModel::bare_hardware())
+}
+
+fn simulate_with(policy: Polite, plan: &Plan, costs: CostModel) -> Done {
     let config = plan.config();
     let dispatcher =
         Dispatcher::with_policy(&config, &policies::rr::INFO, Box::new(policy), config.cores)
             .expect("it refuses nothing");
     let mut keep = Keep::default();
-    let outcome = SimBackend::new(CostModel::bare_hardware())
+    let outcome = SimBackend::new(costs)
         .run_under(plan, dispatcher, &AtomicBool::new(false), &mut keep)
         .expect("the plan can be run");
     Done {
@@ -110,17 +131,21 @@ fn simulate_under(policy: Polite, plan: &Plan) -> Done {
     }
 }
 
-#[test]
-fn a_preemption_owed_to_a_critical_section_comes_when_the_guest_leaves_it() {
-    // vCPU 1 wakes at about 1 ms, when vCPU 0 is in its critical section for 3 ms more.
+/// vCPU 0 wakes at about 1 ms, when vCPU 1 is in its critical section for 3 ms more.
+fn woken_in_a_critical_section() -> Plan {
     let critical = [Step::CriticalEnter, run(4_000_000), Step::CriticalLeave];
     let steps = [&critical[..], &spin()].concat();
-    let plan = Setup::new("rr")
+    Setup::new("rr")
         .vm(&[])
         .vcpu(&[sleep(1_000_000), run(1_000)])
         .vm(&[])
         .vcpu(&steps)
-        .build();
+        .build()
+}
+
+#[test]
+fn a_preemption_owed_to_a_critical_section_comes_when_the_guest_leaves_it() {
+    let plan = woken_in_a_critical_section();
     let done = simulate_under(Polite::default(), &plan);
     check(&done, Nanos::from_secs(1));
     let of_critical: Vec<_> = events(&done)
@@ -137,6 +162,49 @@ fn a_preemption_owed_to_a_critical_section_comes_when_the_guest_leaves_it() {
     assert!((4_000_000..4_100_000).contains(&kicked.0), "{kicked}");
     // The guest told by a call, so nobody has to be signalled.
     assert_eq!(preempted, kicked);
+}
+
+#[test]
+fn who_leaves_a_critical_section_is_asked_for_its_core_before_it_pays_for_leaving_it() {
+    let costs = CostModel {
+        leaving: Nanos(200),
+        interference: vec![Theft {
+            length: Nanos(100_000),
+            every: Nanos(500_000),
+        }],
+        ..CostModel::bare_hardware()
+    };
+    let plan = woken_in_a_critical_section();
+    let done = simulate_with(Polite::default(), &plan, costs.clone());
+    check(&done, Nanos::from_secs(1));
+    let inputs = done.entries.iter().filter_map(|entry| match *entry {
+        Entry::Input(_, Input::Locks { .. }) => None,
+        Entry::Input(at, input) => Some((at, input)),
+        _ => None,
+    });
+    let vcpu = VcpuId(1);
+    let of_stay: Vec<_> = inputs
+        .skip_while(|(_, input)| !matches!(input, Input::Entered { vcpu: who, .. } if *who == vcpu))
+        .skip_while(|(_, input)| !matches!(input, Input::Exited { vcpu: who, .. } if *who == vcpu))
+        .take(4)
+        .collect();
+    // What the host took is told with the end of the stay, not with the word that may bring it about.
+    let [
+        (at, Input::Exited { .. }),
+        (left, Input::CriticalLeft { .. }),
+        (_, Input::HostDelay { delay, .. }),
+        (stopped, Input::Stopped { .. }),
+    ] = of_stay[..]
+    else {
+        panic!("{of_stay:?}");
+    };
+    assert_eq!((at, stopped), (left, left + costs.leaving));
+    let running = when(&done, |kind| matches!(kind, EventKind::Running(_)));
+    let entered = running.iter().find(|(_, who)| *who == vcpu);
+    let ran = at.since(entered.expect("it runs").0).since(delay);
+    // An entry, three ops, and an exit that costs no more than others.
+    let ops = Nanos(3 * costs.op.get() + 4_000_000);
+    assert_eq!(ran, costs.entry + ops + costs.exit);
 }
 
 #[test]
@@ -254,4 +322,41 @@ fn a_policy_that_always_wants_to_be_called_at_once_cannot_hold_time_still() {
     };
     let done = simulate_under(policy, &plan);
     check(&done, Nanos::from_micros(20));
+}
+
+#[test]
+fn clocks_that_are_due_at_one_instant_come_in_their_order_in_every_cost_model() {
+    let chancy = CostModel {
+        timer_spread: Nanos(5_000),
+        ..CostModel::free()
+    };
+    for costs in [CostModel::free(), CostModel::bare_hardware(), chancy] {
+        let plan = Setup::new("rr").vm(&[]).vcpu(&spin()).build();
+        let policy = Polite {
+            beat: Some(Nanos::from_millis(1)),
+            ..Polite::default()
+        };
+        let done = simulate_with(policy, &plan, costs.clone());
+        let strikes: Vec<_> = done
+            .entries
+            .iter()
+            .filter_map(|entry| match *entry {
+                Entry::Input(at, Input::TimerDue { timer }) => Some((at, timer)),
+                _ => None,
+            })
+            .collect();
+        assert!(strikes.len() > 3 * 990, "{}", strikes.len());
+        for (beat, strikes) in (1..).zip(strikes.chunks_exact(3)) {
+            let (tick, _) = strikes[0];
+            let least = Nanos::from_millis(beat) + costs.timer;
+            assert!(tick >= least, "{tick}");
+            assert!(tick == least || costs.timer_spread > Nanos::ZERO, "{tick}");
+            let expected = [
+                (tick, Timer::Tick),
+                (tick + Nanos(1), Timer::Period),
+                (tick + Nanos(2), Timer::Policy),
+            ];
+            assert_eq!(strikes, expected);
+        }
+    }
 }
