@@ -16,6 +16,7 @@ impl Machine<'_> {
             return;
         }
         let on = entry.core.filter(|_| entry.on_core());
+        self.tell_handled(vcpu);
         self.tell_thefts(vcpu);
         self.tell(Input::Retire { vcpu, why }, on);
         self.queue.cancel(Slot::Step(vcpu));
@@ -27,11 +28,8 @@ impl Machine<'_> {
 
     /// Guest code ends its VM by what it does.
     pub(crate) fn fail_in_guest(&mut self, vcpu: VcpuId, why: ExitReason, message: &str) {
-        let entry = self.vcpu(vcpu);
-        entry.gap_from = None;
-        entry.place = Place::Hypervisor;
-        let core = entry.core;
-        self.tell(Input::Exited { vcpu, why }, core);
+        self.vcpu(vcpu).gap_from = None;
+        self.out_of_guest(vcpu, why);
         self.fail(vcpu, message);
     }
 

@@ -73,9 +73,14 @@ impl Machine<'_> {
     }
 
     /// Guest code stopped; perhaps it took its interrupts before.
-    fn out_of_guest(&mut self, vcpu: VcpuId, why: ExitReason) {
+    pub(crate) fn out_of_guest(&mut self, vcpu: VcpuId, why: ExitReason) {
         self.vcpu(vcpu).place = Place::Hypervisor;
         self.tell_from(vcpu, Input::Exited { vcpu, why });
+        self.tell_handled(vcpu);
+    }
+
+    /// Tells of the interrupts that the guest took in this stay, unless it was told already.
+    pub(crate) fn tell_handled(&mut self, vcpu: VcpuId) {
         let entry = self.vcpu(vcpu);
         if let Some(at) = entry.handled.take() {
             let more = entry.pending != [0; 4];

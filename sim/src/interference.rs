@@ -5,12 +5,12 @@
 //! grant, and the timer thread where it has no other core. Other cores go on, and that is what matters: they may
 //! spin for a lock whose holder stands still. Of a core taken anew while it is taken already the lengths add up.
 //!
-//! It is told as the KVM driver tells it: before the vCPU may lose its core, and before marks.
+//! It is told as the KVM driver tells it: before the vCPU may lose its core, before marks, and every 100 ms of those
+//! that stay.
 
 use crate::cost::Theft;
 use crate::machine::Machine;
 use crate::queue::Slot;
-use crate::vcpu::Place;
 use stealtime_guest::rng::Rng;
 use stealtime_scheduler::ids::{CoreId, VcpuId};
 use stealtime_scheduler::input::Input;
@@ -18,6 +18,9 @@ use stealtime_scheduler::time::Nanos;
 
 /// The first of the seed's streams for thefts: beyond those of vCPUs, and before that of late timers.
 const STREAMS: u64 = 1 << 48;
+
+/// How often it is told of vCPUs that do not leave their cores, as by the KVM driver.
+const TELL: Nanos = Nanos::from_millis(100);
 
 /// One entry of the cost model on one core.
 #[derive(Debug)]
@@ -118,6 +121,15 @@ impl Machine<'_> {
                 self.queue.set(Slot::Theft(core), next);
             }
         }
+        if !self.costs.interference.is_empty() {
+            self.queue.set(Slot::TellThefts, TELL);
+        }
+    }
+
+    /// It is time to tell of those that stay on their cores.
+    pub(crate) fn tell_thefts_due(&mut self) {
+        self.tell_all_thefts();
+        self.queue.set(Slot::TellThefts, self.now + TELL);
     }
 
     /// The host takes the core. Whoever is on it goes on later; who is granted it meanwhile waits as well
@@ -132,15 +144,7 @@ impl Machine<'_> {
             return;
         };
         let entry = self.vcpu(vcpu);
-        entry.settle(now);
-        if entry.place == Place::Guest {
-            entry.gap_begins(now);
-        }
-        // On its way in it handles its interrupts when it is there.
-        if let Some(at) = entry.handled.as_mut().filter(|at| **at > now) {
-            *at += length;
-        }
-        entry.from += length;
+        entry.held_up(now, length);
         entry.stolen += length;
         self.queue.delay(Slot::Step(vcpu), length);
         let signal = Slot::Signal(vcpu);
@@ -165,7 +169,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The same of all, before a mark: none of it is booked on the wrong side.
+    /// The same of all. Before a mark, so that none of it is booked on the wrong side.
     pub(crate) fn tell_all_thefts(&mut self) {
         for index in 0..self.vcpus.len() {
             self.tell_thefts(self.vcpus[index].id);
@@ -176,6 +180,7 @@ impl Machine<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     const CORES: [CoreId; 2] = [CoreId(0), CoreId(1)];
     const SHORT: Theft = Theft {
@@ -214,6 +219,42 @@ mod tests {
         let both = thefts(&[SHORT, LONG], CORES[0], 1);
         assert!(both.len() > once.len());
         assert!(once.iter().all(|theft| both.contains(theft)));
+    }
+
+    /// The first of an entry on a core: how long after the one before, and for how long.
+    fn first(all: &[Theft], core: CoreId, entry: usize, seed: u64) -> Vec<(Nanos, Nanos)> {
+        let mut interference = Interference::new(all, 2, seed);
+        let source = &mut interference.cores[core.index()].sources[entry];
+        let mut now = Nanos::ZERO;
+        let mut one = |_| {
+            let begins = source.next;
+            let wait = begins.since(std::mem::replace(&mut now, begins));
+            (wait, source.begins(begins))
+        };
+        (0..300).map(&mut one).collect()
+    }
+
+    #[test]
+    fn kinds_are_independent_of_each_other_on_every_core() {
+        for seed in 0..8 {
+            // What comes of an entry is its own, however often the other comes.
+            let once = first(&[SHORT, LONG], CORES[0], 1, seed);
+            let rare = Theft {
+                every: Nanos::from_secs(9),
+                ..SHORT
+            };
+            assert_eq!(once, first(&[rare, LONG], CORES[0], 1, seed));
+            // Of entries that are alike none gives what another gives sooner or later.
+            let alike = [SHORT; 5];
+            let mut seen = HashSet::new();
+            for core in CORES {
+                for entry in 0..alike.len() {
+                    let found = first(&alike, core, entry, seed);
+                    let new = found.iter().filter(|theft| seen.insert(**theft));
+                    assert_eq!(new.count(), 300, "seed {seed}, {core:?}, entry {entry}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -130,6 +130,7 @@ impl<'run> Machine<'run> {
                 Slot::Step(vcpu) => self.step(vcpu),
                 Slot::Signal(vcpu) => self.signalled(vcpu),
                 Slot::Theft(core) => self.theft(core),
+                Slot::TellThefts => self.tell_thefts_due(),
             }
         }
         self.end();

@@ -28,6 +28,8 @@ pub(crate) enum Slot {
     Signal(VcpuId),
     /// The host takes a core away.
     Theft(CoreId),
+    /// What the host took is told of those that stay on their cores.
+    TellThefts,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -39,8 +41,8 @@ struct Due {
 
 /// No place in the heap.
 const NOWHERE: u32 = u32::MAX;
-/// Slots that there is one of: the mark, the policy's three clocks, the timer thread.
-const SINGLE: u32 = 5;
+/// Slots that there is one of: the mark, the policy's three clocks, the timer thread, the word on thefts.
+const SINGLE: u32 = 6;
 /// Slots of each core.
 const PER_CORE: u32 = 3;
 /// Slots of each vCPU.
@@ -85,6 +87,7 @@ impl Queue {
             Slot::Timer(Timer::Period) => 2,
             Slot::Timer(Timer::Policy) => 3,
             Slot::TimerThread => 4,
+            Slot::TellThefts => 5,
             Slot::Timer(Timer::Slice(core)) => of_core(core, 0),
             Slot::Timer(Timer::Grace(core)) => of_core(core, 1),
             Slot::Theft(core) => of_core(core, 2),
@@ -102,7 +105,8 @@ impl Queue {
                 1 => Slot::Timer(Timer::Tick),
                 2 => Slot::Timer(Timer::Period),
                 3 => Slot::Timer(Timer::Policy),
-                _ => Slot::TimerThread,
+                4 => Slot::TimerThread,
+                _ => Slot::TellThefts,
             };
         };
         let Some(number) = number.checked_sub(self.of_cores) else {

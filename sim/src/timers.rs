@@ -150,9 +150,7 @@ impl Machine<'_> {
         let now = self.now;
         let place = self.vcpu(vcpu).place;
         if place == Place::Guest || self.queue.is_set(Slot::Step(vcpu)) {
-            let entry = self.vcpu(vcpu);
-            entry.settle(now);
-            entry.from += work;
+            self.vcpu(vcpu).held_up(now, work);
             self.queue.delay(Slot::Step(vcpu), work);
         } else {
             // It is just about to go on, or its grant is being carried out.

@@ -132,7 +132,8 @@ pub(crate) struct Vcpu<'plan> {
     pub(crate) pending: [u64; 4],
     /// An interrupt came since the last wait for one.
     pub(crate) interrupted: bool,
-    /// When it handled interrupts of which the hypervisor does not know yet that they are taken.
+    /// When it handled interrupts of which the hypervisor does not know yet that they are taken. Later than now
+    /// while the entry is under way.
     pub(crate) handled: Option<Nanos>,
     /// The operation on a guest lock that is under way.
     pub(crate) underway: Option<Underway>,
@@ -243,6 +244,19 @@ impl<'plan> Vcpu<'plan> {
             }
             Task::Call(_) | Task::Host(_) => {}
         }
+    }
+
+    /// Its core is taken from it for so long. Whatever it does there goes on later: its code, or an entry that is
+    /// under way, with the interrupts that it handles when it is there.
+    pub(crate) fn held_up(&mut self, now: Nanos, length: Nanos) {
+        self.settle(now);
+        if self.place == Place::Guest {
+            self.gap_begins(now);
+        }
+        if let Some(at) = self.handled.as_mut().filter(|at| **at > now) {
+            *at += length;
+        }
+        self.from += length;
     }
 
     /// A gap as long as the guest's own detector counts.

@@ -8,7 +8,7 @@ use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::{ExitReason, Input};
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::cost::{CostModel, Theft};
-use stealtime_workloads::run::{Entry, Plan};
+use stealtime_workloads::run::{Entry, LockKind, Plan};
 
 const END: Nanos = Nanos::from_secs(1);
 /// A tenth of every core.
@@ -59,6 +59,58 @@ fn who_computes_alone_loses_as_much_as_said_and_is_told_all_of_it() {
     // The guest has seen them itself: there is no other reason for a gap.
     assert_eq!(guest.gap_total_ns, lost);
     assert!((270..400).contains(&guest.gaps), "{}", guest.gaps);
+}
+
+#[test]
+fn a_theft_that_falls_into_the_timer_threads_work_is_a_gap_like_any_other() {
+    let plan = Setup::new("rr:quantum=1ms").vm(&[]).vcpu(&spin()).build();
+    let costs = CostModel {
+        timer_work: Nanos(100_000),
+        ..costs(&[LONGER])
+    };
+    let done = done(&plan, &costs);
+    let guest = &done.outcome.guests[0];
+    // The timer thread alone makes none: a guest does not count what is that short.
+    assert!(guest.gap_total_ns >= told(&done, 0));
+    assert!((250..350).contains(&guest.gaps), "{}", guest.gaps);
+}
+
+#[test]
+fn who_never_leaves_its_core_is_told_every_100_ms() {
+    let plan = Setup::new("rr:quantum=10s").vm(&[]).vcpu(&spin()).build();
+    let done = done(&plan, &costs(&[LONGER]));
+    let delays = when(&done, |kind| matches!(kind, EventKind::HostDelay(_)));
+    let expected = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(|n| Nanos::from_millis(100 * n));
+    assert_eq!(delays, expected.map(|at| (at, VcpuId(0))));
+}
+
+#[test]
+fn who_spins_for_a_lock_goes_on_while_the_core_of_its_holder_is_taken() {
+    const HELD: u64 = 500_000_000;
+    let holder = [Step::Lock(0), run(HELD), Step::Unlock(0)];
+    let waiter = [run(1_000_000), Step::Lock(0), Step::Unlock(0)];
+    for kind in [LockKind::TestAndSet, LockKind::Ticket, LockKind::Mcs] {
+        for seed in 1..4 {
+            let setup = Setup::new("eevdf").cores(2).seed(seed).vm(&[kind]);
+            let plan = setup.vcpu(&holder).vcpu(&waiter).build();
+            let spun = |done: &Done| done.outcome.guests[1].lock_spin_ns;
+            let alone = spun(&done(&plan, &costs(&[])));
+            assert!(alone.abs_diff(HELD) < 2_000_000, "{alone}");
+            let done = done(&plan, &costs(&[LONGER]));
+            let (of_holder, of_waiter) = (told(&done, 0), told(&done, 1));
+            assert!(of_holder > 20_000_000 && of_holder != of_waiter);
+            // It spins for as long as the holder is held up, but for what is taken of its own core meanwhile. That core
+            // may be taken when the lock becomes free: then it finds out later.
+            let retired = when(&done, |kind| matches!(kind, EventKind::Retired(_)));
+            let found_out = retired[1].0.since(retired[0].0).get();
+            let expected = alone + of_holder + found_out - of_waiter;
+            let spun = spun(&done);
+            assert!(
+                spun.abs_diff(expected) < 20,
+                "{kind:?}, seed {seed}: {spun}, {expected}"
+            );
+        }
+    }
 }
 
 #[test]

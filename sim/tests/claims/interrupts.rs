@@ -1,13 +1,14 @@
 //! Halts, interrupts and timers.
 
 use crate::ledger::{State, check, events, total, when};
-use crate::plans::{Setup, forever, run, simulate, sleep, spin};
-use stealtime_guest::op::Step;
+use crate::plans::{Done, Setup, forever, run, simulate, sleep, spin};
+use stealtime_guest::op::{Misdeed, Step};
 use stealtime_scheduler::event::EventKind;
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::ExitReason;
 use stealtime_scheduler::time::Nanos;
-use stealtime_sim::cost::CostModel;
+use stealtime_sim::cost::{CostModel, Theft};
+use stealtime_workloads::run::LockKind;
 
 const END: Nanos = Nanos::from_secs(1);
 
@@ -74,14 +75,13 @@ fn an_interrupt_at_running_guest_code_is_taken_after_a_kick_and_the_guest_goes_o
         .filter(|event| matches!(event.kind, EventKind::InterruptsTaken { .. }))
         .collect();
     assert!(raised.len() > 900, "{}", raised.len());
+    let taken = done.outcome.guests[1].interrupts;
+    assert_eq!(handled.len() as u64, taken);
     for (raised, handled) in raised.iter().zip(&handled) {
         let after = costs.kick + costs.entry + costs.interrupt;
         assert_eq!(handled.happened(), raised.0 + after);
         assert!(handled.at > handled.happened(), "known at the next exit");
     }
-    // The last may still be unknown.
-    let taken = done.outcome.guests[1].interrupts;
-    assert!((handled.len() as u64..=handled.len() as u64 + 1).contains(&taken));
     assert_eq!(total(&spans, 1, State::Blocked), 0);
     let lost = END.0 - done.outcome.guests[1].progress_ns;
     let each = costs.entry.0 + costs.interrupt.0;
@@ -89,6 +89,98 @@ fn an_interrupt_at_running_guest_code_is_taken_after_a_kick_and_the_guest_goes_o
         lost,
         costs.switch_other_core.0 + costs.entry.0 + costs.op.0 + each * taken
     );
+}
+
+#[test]
+fn an_interrupt_of_the_last_stay_is_known_at_its_end_however_it_ends() {
+    let then = |step| vec![Step::WaitInterrupt, step];
+    let spins = [then(run(1)), spin()].concat();
+    let idle = vec![Step::WaitInterrupt];
+    let fails = vec![run(5_000_000), Step::Fault(Misdeed::TripleFault)];
+    for (steps, sibling) in [
+        (spins.clone(), idle.clone()),
+        (spins, fails),
+        (idle.clone(), idle.clone()),
+        (then(Step::Fault(Misdeed::TripleFault)), idle.clone()),
+        (then(Step::Fault(Misdeed::BadMemory)), idle.clone()),
+        (then(Step::RequestEnd), idle.clone()),
+        (then(Step::Unlock(0)), idle),
+    ] {
+        let plan = Setup::new("rr")
+            .cores(3)
+            .vm(&[LockKind::Mutex])
+            .vcpu(&steps)
+            .vcpu(&sibling)
+            .vm(&[])
+            .vcpu(&[run(1_000_000), raise(0)])
+            .build();
+        let done = simulate(&plan, &CostModel::bare_hardware());
+        check(&done, END);
+        let of_it = events(&done).filter(|event| event.vcpu == VcpuId(0));
+        let handled = of_it
+            .map(|event| event.kind)
+            .take_while(|kind| !matches!(kind, EventKind::Retired(_)))
+            .filter(|kind| matches!(kind, EventKind::InterruptsTaken { .. }));
+        assert_eq!(handled.count(), 1, "{steps:?}");
+    }
+}
+
+/// Of each entry with an interrupt after which vCPU 0 left the guest: from its beginning until the handler ran, and
+/// from then until it left.
+fn handlers(done: &Done) -> Vec<(u64, u64)> {
+    let mut entered = Nanos::ZERO;
+    let mut exited = None;
+    let mut found = Vec::new();
+    for event in events(done).filter(|event| event.vcpu == VcpuId(0)) {
+        match event.kind {
+            EventKind::Running(_) | EventKind::Resumed => entered = event.at,
+            EventKind::Exited(_) => exited = Some(event.at),
+            EventKind::InterruptsTaken { at } if exited == Some(event.at) => {
+                found.push((at.since(entered).0, event.at.since(at).0));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn an_interrupt_is_handled_later_by_what_is_taken_of_the_core_during_the_entry() {
+    const ENTRY: u64 = 200_000;
+    const WORK: u64 = 7_000;
+    let taken_by_timers = CostModel {
+        entry: Nanos(ENTRY),
+        timer_work: Nanos(WORK),
+        ..CostModel::free()
+    };
+    let taken_by_host = CostModel {
+        timer_work: Nanos::ZERO,
+        interference: vec![Theft {
+            length: Nanos(90_000),
+            every: Nanos(1_000_000),
+        }],
+        ..taken_by_timers.clone()
+    };
+    // vCPU 0 calls at once after its handler. The timers of vCPU 2 are served on its core.
+    let plan = Setup::new("rr")
+        .cores(3)
+        .vm(&[])
+        .vcpu(&forever(&[Step::WaitInterrupt, Step::Exit]))
+        .vcpu(&forever(&[run(1_000_000), raise(0)]))
+        .vcpu(&forever(&[sleep(130_000), run(1_000)]))
+        .build();
+    for (costs, least) in [(&taken_by_timers, WORK), (&taken_by_host, 1)] {
+        let done = simulate(&plan, costs);
+        check(&done, END);
+        let handlers = handlers(&done);
+        let late = handlers.iter().filter(|(after, _)| *after >= ENTRY + least);
+        let late = late.count();
+        assert!(late > 100, "{late} of {}", handlers.len());
+        assert!(handlers.iter().all(|(after, _)| *after >= ENTRY));
+        // What was taken came before the handler: the one or two ops after it take what they always do.
+        let late = handlers.iter().find(|(_, left)| *left > 2);
+        assert_eq!(late, None);
+    }
 }
 
 #[test]
