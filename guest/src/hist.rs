@@ -31,6 +31,12 @@ pub const fn lowest(bucket: usize) -> u64 {
     (16 + within as u64) << (octave - 4)
 }
 
+/// The value halfway between the least of a bucket and that of the next.
+#[must_use]
+pub const fn bucket_middle(bucket: usize) -> u64 {
+    u64::midpoint(lowest(bucket), lowest(bucket + 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +47,7 @@ mod tests {
             let b = bucket(value);
             assert!(lowest(b) <= value, "{value}");
             assert!(value - lowest(b) <= value / 16, "{value}");
+            assert!(bucket(bucket_middle(b)) == b);
             assert!(b + 1 == BUCKETS || value < lowest(b + 1), "{value}");
         }
     }

@@ -61,7 +61,8 @@ pub struct CostModel {
     /// What comes on top of a switch when the vCPU was last on another core.
     #[serde(rename = "migration_ns")]
     pub migration: Nanos,
-    /// What each interrupt delivered adds to an entry: its injection and the guest's handler.
+    /// What each interrupt delivered adds to an entry. Its handler begins before that, when the entry would else be
+    /// done.
     #[serde(rename = "interrupt_ns")]
     pub interrupt: Nanos,
     /// How late a timer is reported.
@@ -103,6 +104,9 @@ pub struct Theft {
     /// Counted for each core.
     #[serde(rename = "every_ns")]
     pub every: Nanos,
+    /// Whether the host tells that it took this, as run delay of the thread that it took it from. It does where
+    /// another thread had the core, and does not of its own interrupts, nor of what a hypervisor below takes.
+    pub told: bool,
 }
 
 impl Theft {
@@ -335,6 +339,7 @@ mod tests {
                 interference: vec![Theft {
                     length: Nanos(length),
                     every: Nanos(every),
+                    told: true,
                 }],
                 ..CostModel::free()
             };

@@ -8,7 +8,6 @@ use stealtime_guest::interp::Action;
 use stealtime_guest::op::Misdeed;
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::ExitReason;
-use stealtime_scheduler::time::Nanos;
 
 /// Ops done in one go before the queue is looked at again, and with it the stop flag.
 const OPS_AT_ONCE: u32 = 1_024;
@@ -22,7 +21,7 @@ impl Machine<'_> {
         let entry = self.vcpu(vcpu);
         entry.place = Place::Guest;
         let taken = entry.take_interrupts();
-        let mut cost = costs.entry + Nanos(costs.interrupt.0 * u64::from(taken));
+        let mut cost = costs.entry;
         if !std::mem::replace(&mut entry.loaded, true) {
             cost += costs.load;
         }
@@ -30,8 +29,9 @@ impl Machine<'_> {
         cost += self.owed_to_timers(core);
         let entry = self.vcpu(vcpu);
         entry.from = now + cost;
-        if taken > 0 {
+        for _ in 0..taken {
             entry.handled = Some(entry.from);
+            entry.from += costs.interrupt;
         }
         let due = entry.from + entry.code_left();
         let wanted = entry.kicked || entry.doomed;

@@ -61,12 +61,24 @@ struct Core {
     sources: Vec<Source>,
     /// The core is taken until then.
     taken_until: Nanos,
+    /// Whether the host tells of what is going on.
+    told: bool,
 }
 
 impl Core {
     fn next(&self) -> Option<Nanos> {
         self.sources.iter().map(|source| source.next).min()
     }
+}
+
+/// How much longer than before a core is taken.
+#[derive(Clone, Copy, Default, Debug)]
+struct Taken {
+    length: Nanos,
+    /// What of it the host tells of.
+    told: Nanos,
+    /// When this happens next.
+    next: Option<Nanos>,
 }
 
 /// All cores.
@@ -90,6 +102,7 @@ impl Interference {
                 })
                 .collect(),
             taken_until: Nanos::ZERO,
+            told: false,
         };
         Self {
             cores: (0..).map(core).take(cores).collect(),
@@ -102,14 +115,31 @@ impl Interference {
         self.cores[core.index()].taken_until.since(now)
     }
 
-    /// The core is taken from now on by all sources whose time has come: for how much longer than before, and when
-    /// this happens next.
-    fn take(&mut self, core: CoreId, now: Nanos) -> (Nanos, Option<Nanos>) {
+    /// What of that the host tells of.
+    pub(crate) fn left_and_told(&self, core: CoreId, now: Nanos) -> Nanos {
+        if self.cores[core.index()].told {
+            self.left(core, now)
+        } else {
+            Nanos::ZERO
+        }
+    }
+
+    /// The core is taken from now on by all sources whose time has come.
+    fn take(&mut self, core: CoreId, now: Nanos) -> Taken {
         let core = &mut self.cores[core.index()];
-        let due = core.sources.iter_mut().filter(|source| source.next <= now);
-        let length: Nanos = due.map(|source| source.begins(now)).sum();
-        core.taken_until = core.taken_until.max(now) + length;
-        (length, core.next())
+        core.told &= core.taken_until > now;
+        let mut taken = Taken::default();
+        for source in core.sources.iter_mut().filter(|source| source.next <= now) {
+            let length = source.begins(now);
+            taken.length += length;
+            if source.theft.told {
+                taken.told += length;
+                core.told = true;
+            }
+        }
+        core.taken_until = core.taken_until.max(now) + taken.length;
+        taken.next = core.next();
+        taken
     }
 }
 
@@ -136,7 +166,7 @@ impl Machine<'_> {
     /// ([`Machine::granted`]).
     pub(crate) fn theft(&mut self, core: CoreId) {
         let now = self.now;
-        let (length, next) = self.interference.take(core, now);
+        let Taken { length, told, next } = self.interference.take(core, now);
         if let Some(next) = next {
             self.queue.set(Slot::Theft(core), next);
         }
@@ -145,7 +175,7 @@ impl Machine<'_> {
         };
         let entry = self.vcpu(vcpu);
         entry.held_up(now, length);
-        entry.stolen += length;
+        entry.stolen += told;
         self.queue.delay(Slot::Step(vcpu), length);
         let signal = Slot::Signal(vcpu);
         let back = now + self.interference.left(core, now);
@@ -161,7 +191,7 @@ impl Machine<'_> {
         let (Some(core), stolen) = (entry.core, entry.stolen) else {
             return;
         };
-        let delay = stolen.since(self.interference.left(core, now));
+        let delay = stolen.since(self.interference.left_and_told(core, now));
         if delay > Nanos::ZERO {
             self.vcpu(vcpu).stolen -= delay;
             self.interference.told += delay;
@@ -186,11 +216,38 @@ mod tests {
     const SHORT: Theft = Theft {
         length: Nanos(90_000),
         every: Nanos(2_000_000),
+        told: true,
     };
     const LONG: Theft = Theft {
         length: Nanos(3_000_000),
         every: Nanos(70_000_000),
+        told: true,
     };
+
+    #[test]
+    fn what_the_host_does_not_tell_of_is_taken_all_the_same() {
+        let untold = Theft {
+            told: false,
+            ..LONG
+        };
+        let (begin, later) = (Nanos::from_secs(60), Nanos::from_secs(61));
+        for (theft, told) in [(LONG, true), (untold, false)] {
+            let mut interference = Interference::new(&[theft], 1, 1);
+            let taken = interference.take(CORES[0], begin);
+            assert!(taken.length > Nanos::ZERO);
+            let expected = if told { taken.length } else { Nanos::ZERO };
+            assert_eq!(taken.told, expected);
+            assert_eq!(interference.left(CORES[0], begin), taken.length);
+            assert_eq!(interference.left_and_told(CORES[0], begin), expected);
+        }
+        // One that is over does not make the next one known.
+        let mut both = Interference::new(&[LONG, untold], 1, 1);
+        both.cores[0].sources[1].next = later;
+        both.take(CORES[0], begin);
+        both.cores[0].sources[0].next = Nanos::from_secs(99);
+        assert!(both.take(CORES[0], later).length > Nanos::ZERO);
+        assert_eq!(both.left_and_told(CORES[0], later), Nanos::ZERO);
+    }
 
     /// When thefts on a core begin within ten seconds, and how long they are.
     fn thefts(all: &[Theft], core: CoreId, seed: u64) -> Vec<(Nanos, Nanos)> {
@@ -198,9 +255,9 @@ mod tests {
         let mut found = Vec::new();
         let mut next = interference.cores[core.index()].next();
         while let Some(now) = next.filter(|now| *now < Nanos::from_secs(10)) {
-            let (length, then) = interference.take(core, now);
-            found.push((now, length));
-            next = then;
+            let taken = interference.take(core, now);
+            found.push((now, taken.length));
+            next = taken.next;
         }
         found
     }
@@ -278,14 +335,14 @@ mod tests {
     #[test]
     fn lengths_add_up_where_one_theft_falls_into_another() {
         let mut interference = Interference::new(&[LONG], 1, 1);
-        let (first, next) = interference.take(CORES[0], Nanos::from_secs(60));
-        assert!(first >= Nanos(2_000_000) && next.is_some());
+        let first = interference.take(CORES[0], Nanos::from_secs(60));
+        assert!(first.length >= Nanos(2_000_000) && first.next.is_some());
         // It is due again long before, as far as the source is concerned.
         let later = Nanos::from_secs(60) + Nanos(1_000);
         interference.cores[0].sources[0].next = later;
-        let (second, _) = interference.take(CORES[0], later);
+        let second = interference.take(CORES[0], later);
         let left = interference.left(CORES[0], later);
-        assert_eq!(left + Nanos(1_000), first + second);
+        assert_eq!(left + Nanos(1_000), first.length + second.length);
         assert_eq!(
             interference.left(CORES[0], Nanos::from_secs(61)),
             Nanos::ZERO

@@ -273,8 +273,9 @@ impl<'run> Machine<'run> {
         let at = self.now;
         let taken = self.interference.left(core, at);
         cost += taken;
+        let told = self.interference.left_and_told(core, at);
         let entry = self.vcpu(vcpu);
-        entry.stolen += taken;
+        entry.stolen += told;
         if entry.core.replace(core).is_some_and(|last| last != core) {
             cost += costs.migration;
         }

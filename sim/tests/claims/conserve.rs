@@ -118,6 +118,7 @@ fn thefts() -> Vec<Theft> {
     let theft = |length, every| Theft {
         length: Nanos(length),
         every: Nanos(every),
+        told: true,
     };
     vec![theft(60_000, 300_000), theft(4_000_000, 25_000_000)]
 }

@@ -15,11 +15,13 @@ const END: Nanos = Nanos::from_secs(1);
 const OFTEN: Theft = Theft {
     length: Nanos(100_000),
     every: Nanos(1_000_000),
+    told: true,
 };
 /// The same, with thefts that all are gaps in the eyes of a guest.
 const LONGER: Theft = Theft {
     length: Nanos(300_000),
     every: Nanos(3_000_000),
+    told: true,
 };
 
 fn costs(interference: &[Theft]) -> CostModel {
@@ -225,6 +227,7 @@ fn a_core_that_is_granted_while_it_is_taken_is_had_afterwards() {
     let theft = Theft {
         length: Nanos(400_000),
         every: Nanos(2_000_000),
+        told: true,
     };
     let done = done(&plan, &costs(&[theft]));
     let woken = when(&done, |kind| matches!(kind, EventKind::Woken(_)));
@@ -245,6 +248,21 @@ fn a_core_that_is_granted_while_it_is_taken_is_had_afterwards() {
 }
 
 #[test]
+fn what_the_host_does_not_tell_of_takes_as_long_and_no_report_knows_it() {
+    let plan = Setup::new("rr").vm(&[]).vcpu(&spin()).build();
+    let untold = Theft {
+        told: false,
+        ..OFTEN
+    };
+    let [known, unknown] = [OFTEN, untold].map(|theft| done(&plan, &costs(&[theft])));
+    let done = |done: &Done| done.outcome.guests[0].progress_ns;
+    assert_eq!(done(&known), done(&unknown));
+    assert!(done(&known) < END.0 * 95 / 100);
+    assert!(told(&known, 0) > END.0 / 20);
+    assert_eq!(told(&unknown, 0), 0);
+}
+
+#[test]
 fn a_timer_thread_on_a_core_that_is_taken_serves_its_timers_afterwards() {
     let steps = forever(&[sleep(500_000), run(1_000)]);
     let setup = Setup::new("eevdf").cores(2).vm(&[]);
@@ -252,6 +270,7 @@ fn a_timer_thread_on_a_core_that_is_taken_serves_its_timers_afterwards() {
     let theft = Theft {
         length: Nanos(400_000),
         every: Nanos(2_000_000),
+        told: true,
     };
     let latest = |timer_work| {
         let costs = CostModel {

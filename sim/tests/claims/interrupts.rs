@@ -78,7 +78,7 @@ fn an_interrupt_at_running_guest_code_is_taken_after_a_kick_and_the_guest_goes_o
     let taken = done.outcome.guests[1].interrupts;
     assert_eq!(handled.len() as u64, taken);
     for (raised, handled) in raised.iter().zip(&handled) {
-        let after = costs.kick + costs.entry + costs.interrupt;
+        let after = costs.kick + costs.entry;
         assert_eq!(handled.happened(), raised.0 + after);
         assert!(handled.at > handled.happened(), "known at the next exit");
     }
@@ -158,6 +158,7 @@ fn an_interrupt_is_handled_later_by_what_is_taken_of_the_core_during_the_entry()
         interference: vec![Theft {
             length: Nanos(90_000),
             every: Nanos(1_000_000),
+            told: true,
         }],
         ..taken_by_timers.clone()
     };

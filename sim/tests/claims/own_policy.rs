@@ -171,6 +171,7 @@ fn who_leaves_a_critical_section_is_asked_for_its_core_before_it_pays_for_leavin
         interference: vec![Theft {
             length: Nanos(100_000),
             every: Nanos(500_000),
+            told: true,
         }],
         ..CostModel::bare_hardware()
     };

@@ -50,6 +50,8 @@ pub struct CourseCosts {
     pub first_call: Cost,
     /// The same after an interrupt was taken on the way in.
     pub interrupted_call: Cost,
+    /// From the thread's arrival until the guest began to handle that interrupt.
+    pub handler: Cost,
     /// From an entry until the next call arrives, with nothing between.
     pub call: Cost,
     /// From an entry until the next halt arrives, with nothing between.
@@ -97,6 +99,7 @@ pub(super) fn measure(core: u16) -> Result<CourseCosts, MeasureError> {
         wake_up: cost(calls.wake_ups.clone(), "wake-ups in a run")?,
         first_call,
         interrupted_call: cost(halts.quiet(Before::Call(0)), "interrupts in a run")?,
+        handler: cost(halts.handlers.clone(), "handlers of interrupts in a run")?,
         halt: cost(halts.quiet(Before::Halt), "halts in a run")?,
         handling: cost(calls.handled(RAISES), "calls handled in a run")?,
         leaving: cost(leaving.collect(), "calls that give up the core")?,
@@ -120,7 +123,7 @@ fn wakers(core: u16) -> Plan {
         Step::Run(Length::Fixed(20_000)),
         Step::EndRepeat,
     ];
-    plan(("eevdf", &[]), core, LENGTH, &[&spin, &wake])
+    plan(("eevdf", &[]), &[core], LENGTH, &[&spin, &wake])
 }
 
 /// A guest that sleeps and then calls: at once, at once again, after many ops, with an interrupt for itself,
@@ -144,7 +147,7 @@ fn caller(core: u16) -> Plan {
         Step::Exit,
         Step::EndRepeat,
     ]);
-    plan(("null", &[]), core, LENGTH, &[&steps])
+    plan(("null", &[]), &[core], LENGTH, &[&steps])
 }
 
 /// A guest that sleeps and calls at once. Under this policy a timer, the end of its slice, is armed when it comes
@@ -156,7 +159,7 @@ fn armer(core: u16) -> Plan {
         Step::Exit,
         Step::EndRepeat,
     ];
-    plan(("eevdf", &[]), core, LENGTH, &[&steps])
+    plan(("eevdf", &[]), &[core], LENGTH, &[&steps])
 }
 
 /// A guest that works between calls and never leaves its core. The slices of the policy are timers that
@@ -169,7 +172,7 @@ fn worker(core: u16) -> Plan {
         Step::EndRepeat,
     ];
     let policy = ("eevdf", &[("slice", "300us")][..]);
-    plan(policy, core, LENGTH, &[&steps])
+    plan(policy, &[core], LENGTH, &[&steps])
 }
 
 /// A guest that waits for its timer's interrupt, calls, and waits again.
@@ -184,7 +187,7 @@ fn halter(core: u16) -> Plan {
         Step::Exit,
         Step::EndRepeat,
     ];
-    plan(("null", &[]), core, LENGTH, &[&steps])
+    plan(("null", &[]), &[core], LENGTH, &[&steps])
 }
 
 fn run(plan: &Plan) -> Result<Vec<Entry>, MeasureError> {

@@ -31,7 +31,7 @@ pub(super) struct Exits {
 /// A booted guest of one vCPU with this program.
 fn guest(kvm: &Kvm, steps: &[Step]) -> Result<GuestCpu, MeasureError> {
     // No policy ever sees it.
-    let plan = plan(("host", &[]), 0, Nanos::ZERO, &[steps]);
+    let plan = plan(("host", &[]), &[0], Nanos::ZERO, &[steps]);
     let machine = Machine::new(kvm, &plan, VmId(0))?;
     let mut cpus = machine.into_cpus();
     // One vCPU in the plan, one from the machine.

@@ -7,10 +7,10 @@ use stealtime_scheduler::spec::{NamedOptions, PolicySpec};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Plan, VcpuPlan, VmPlan};
 
-/// One VM with a vCPU for each program, on one core, for so long.
+/// One VM with a vCPU for each program, on these cores, for so long.
 pub(super) fn plan(
     policy: (&str, &[(&str, &str)]),
-    core: u16,
+    cores: &[u16],
     duration: Nanos,
     programs: &[&[Step]],
 ) -> Plan {
@@ -34,7 +34,7 @@ pub(super) fn plan(
             },
             layers: Vec::new(),
         },
-        cores: vec![core],
+        cores: cores.to_vec(),
         warmup: Nanos::ZERO,
         duration,
         seed: 0,

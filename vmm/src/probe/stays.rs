@@ -26,6 +26,8 @@ pub(super) struct Stays {
     handling: Vec<(usize, u64)>,
     /// How long after the grant the thread was there.
     pub(super) wake_ups: Vec<u64>,
+    /// How long after that its guest handled an interrupt that waited for it.
+    pub(super) handlers: Vec<u64>,
 }
 
 impl Stays {
@@ -34,6 +36,7 @@ impl Stays {
             intervals: Vec::new(),
             handling: Vec::new(),
             wake_ups: Vec::new(),
+            handlers: Vec::new(),
         }
     }
 
@@ -44,6 +47,8 @@ impl Stays {
         // Since when the guest runs, and the timers since then; none if something else came between.
         let mut running: Option<(Nanos, u32)> = None;
         let mut calls = 0_usize;
+        // When the thread arrived, until it enters the guest once more.
+        let mut arrived: Option<Nanos> = None;
         for entry in entries {
             let input = match entry {
                 Entry::Input(at, input) => {
@@ -62,6 +67,7 @@ impl Stays {
                     self.wake_ups
                         .extend(since.map(|since| now.since(since).get()));
                     (running, calls) = (Some((now, 0)), 0);
+                    arrived = Some(now);
                 }
                 Input::Resumed { .. } => {
                     let since: Option<Nanos> = exited.take();
@@ -69,6 +75,7 @@ impl Stays {
                         since.map(|since| (calls.saturating_sub(1), now.since(since).get())),
                     );
                     running = Some((now, 0));
+                    arrived = None;
                 }
                 Input::TimerDue { .. } => {
                     running = running.map(|(since, timers)| (since, timers + 1));
@@ -87,7 +94,12 @@ impl Stays {
                     }
                 }
                 // Said by the vCPU's own thread with its exit.
-                Input::InterruptsTaken { .. } | Input::Interrupt { .. } => {}
+                Input::InterruptsTaken { at, .. } => {
+                    let since = arrived.take();
+                    self.handlers
+                        .extend(since.map(|since| at.since(since).get()));
+                }
+                Input::Interrupt { .. } => {}
                 // The main thread had something to do, or the call asks for something.
                 _ => (running, exited) = (None, None),
             }
@@ -186,5 +198,28 @@ mod tests {
         assert_eq!(stays.with_timer(Before::Call(1)), [13]);
         assert_eq!(stays.quiet(Before::Call(2)), [0; 0], "disturbed");
         assert_eq!(stays.quiet(Before::Halt), [5]);
+    }
+
+    #[test]
+    fn handlers_count_from_the_arrival_of_the_thread() {
+        let entered = Input::Entered {
+            core: CORE,
+            vcpu: A,
+        };
+        let taken = |at| Input::InterruptsTaken {
+            vcpu: A,
+            at: Nanos(at),
+            more: false,
+        };
+        let mut stays = Stays::new();
+        stays.add(vec![
+            input(100, entered),
+            exited(110, ExitReason::Call),
+            input(110, taken(107)),
+            resumed(112),
+            exited(120, ExitReason::Call),
+            input(120, taken(118)),
+        ]);
+        assert_eq!(stays.handlers, [7]);
     }
 }
