@@ -347,7 +347,7 @@ mod tests {
                 wake_up: cost(9_000),
                 first_call: cost(95_000),
                 interrupted_call: cost(140_000),
-                handler: cost(70_000),
+                handler: cost(35_000),
                 call: cost(90_040),
                 halt: cost(50_040),
                 handling: cost(3_000),
@@ -422,7 +422,7 @@ mod tests {
         let model = model(&costs().course, &host());
         assert_eq!(model.exit + model.entry, Nanos(90_000));
         assert_eq!(model.halt_exit + model.entry, Nanos(50_000));
-        assert_eq!(model.entry + model.load, Nanos(70_000));
+        assert_eq!(model.entry + model.load, Nanos(35_000));
         assert_eq!(model.kick, Nanos(70_000));
         assert_eq!(model.switch_same_core + model.park, Nanos(2_000));
         assert_eq!(model.park, Nanos(500));
