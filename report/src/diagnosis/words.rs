@@ -151,6 +151,8 @@ fn occupants(facts: &Facts<'_>) -> String {
             let others: u64 = rest.iter().map(|o| o.on_core).sum();
             let others = match rest.len() {
                 0 => String::new(),
+                // Where the first had "100 %", others had nothing to speak of.
+                _ if others < facts.length() / 200 => String::new(),
                 1 => format!(", and {} for {}", facts.name(rest[0].vcpu), time(others)),
                 n => format!(", and {n} others for {} together", time(others)),
             };
