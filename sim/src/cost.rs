@@ -61,10 +61,12 @@ pub struct CostModel {
     /// What comes on top of a switch when the vCPU was last on another core.
     #[serde(rename = "migration_ns")]
     pub migration: Nanos,
-    /// What each interrupt delivered adds to an entry. Its handler begins before that, when the entry would else be
-    /// done.
-    #[serde(rename = "interrupt_ns")]
-    pub interrupt: Nanos,
+    /// What each interrupt that is delivered adds to an entry until its handler begins.
+    #[serde(rename = "injection_ns")]
+    pub injection: Nanos,
+    /// From then until the guest's code goes on.
+    #[serde(rename = "handler_ns")]
+    pub handler: Nanos,
     /// How late a timer is reported.
     #[serde(rename = "timer_ns")]
     pub timer: Nanos,
@@ -179,7 +181,8 @@ impl CostModel {
             park: Nanos::ZERO,
             switch_other_core: Nanos(5_000),
             migration: Nanos(2_000),
-            interrupt: Nanos(500),
+            injection: Nanos(500),
+            handler: Nanos::ZERO,
             timer: Nanos(1_000),
             timer_spread: Nanos::ZERO,
             timer_work: Nanos::ZERO,
@@ -207,7 +210,8 @@ impl CostModel {
             park: Nanos::ZERO,
             switch_other_core: Nanos::ZERO,
             migration: Nanos::ZERO,
-            interrupt: Nanos::ZERO,
+            injection: Nanos::ZERO,
+            handler: Nanos::ZERO,
             timer: Nanos::ZERO,
             timer_spread: Nanos::ZERO,
             timer_work: Nanos::ZERO,
@@ -280,7 +284,7 @@ impl CostModel {
 
     /// Every cost with the name of its field in JSON.
     #[must_use]
-    pub const fn fields(&self) -> [(&'static str, Nanos); 18] {
+    pub const fn fields(&self) -> [(&'static str, Nanos); 19] {
         [
             ("exit_ns", self.exit),
             ("halt_exit_ns", self.halt_exit),
@@ -293,7 +297,8 @@ impl CostModel {
             ("park_ns", self.park),
             ("switch_other_core_ns", self.switch_other_core),
             ("migration_ns", self.migration),
-            ("interrupt_ns", self.interrupt),
+            ("injection_ns", self.injection),
+            ("handler_ns", self.handler),
             ("timer_ns", self.timer),
             ("timer_spread_ns", self.timer_spread),
             ("timer_work_ns", self.timer_work),

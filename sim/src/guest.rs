@@ -30,8 +30,9 @@ impl Machine<'_> {
         let entry = self.vcpu(vcpu);
         entry.from = now + cost;
         for _ in 0..taken {
+            entry.from += costs.injection;
             entry.handled = Some(entry.from);
-            entry.from += costs.interrupt;
+            entry.from += costs.handler;
         }
         let due = entry.from + entry.code_left();
         let wanted = entry.kicked || entry.doomed;

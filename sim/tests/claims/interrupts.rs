@@ -32,8 +32,12 @@ fn two_vcpus_that_wake_each_other_do_so_in_the_time_that_the_costs_say() {
         matches!(kind, EventKind::InterruptRaised { .. })
     });
     // A grant across cores, an entry with an interrupt, the op that raises the next, its exit.
-    let leg =
-        costs.switch_other_core.0 + costs.entry.0 + costs.interrupt.0 + costs.op.0 + costs.exit.0;
+    let leg = costs.switch_other_core.0
+        + costs.entry.0
+        + costs.injection.0
+        + costs.handler.0
+        + costs.op.0
+        + costs.exit.0;
     let begun = raised[2].0.0;
     for (turn, (at, to)) in raised[2..].iter().enumerate() {
         assert_eq!(at.0, begun + leg * turn as u64);
@@ -55,7 +59,10 @@ fn two_vcpus_that_wake_each_other_do_so_in_the_time_that_the_costs_say() {
 
 #[test]
 fn an_interrupt_at_running_guest_code_is_taken_after_a_kick_and_the_guest_goes_on() {
-    let costs = CostModel::bare_hardware();
+    let costs = CostModel {
+        handler: Nanos(300),
+        ..CostModel::bare_hardware()
+    };
     let plan = Setup::new("rr")
         .cores(2)
         .vm(&[])
@@ -78,13 +85,13 @@ fn an_interrupt_at_running_guest_code_is_taken_after_a_kick_and_the_guest_goes_o
     let taken = done.outcome.guests[1].interrupts;
     assert_eq!(handled.len() as u64, taken);
     for (raised, handled) in raised.iter().zip(&handled) {
-        let after = costs.kick + costs.entry;
+        let after = costs.kick + costs.entry + costs.injection;
         assert_eq!(handled.happened(), raised.0 + after);
         assert!(handled.at > handled.happened(), "known at the next exit");
     }
     assert_eq!(total(&spans, 1, State::Blocked), 0);
     let lost = END.0 - done.outcome.guests[1].progress_ns;
-    let each = costs.entry.0 + costs.interrupt.0;
+    let each = costs.entry.0 + costs.injection.0 + costs.handler.0;
     assert_eq!(
         lost,
         costs.switch_other_core.0 + costs.entry.0 + costs.op.0 + each * taken
@@ -225,7 +232,7 @@ fn a_guest_that_is_interrupted_again_before_it_gets_anywhere_sees_one_gap() {
     assert_eq!(guest.gaps, 1);
     assert_eq!(
         Nanos(guest.gap_total_ns),
-        last.since(first) + costs.entry + costs.interrupt
+        last.since(first) + costs.entry + costs.injection + costs.handler
     );
 }
 
