@@ -7,21 +7,27 @@
 //! counted apart, and so are those that a third kind of event came into: asked to leave its core, a vCPU
 //! may block before it is preempted.
 //!
+//! What happened first comes first, not what was told first: that a guest has handled its interrupts is told
+//! at its next exit, when others may long have raised the next one or asked for its core
+//! ([`Event::happened`]). Of what happened at the same time, what was told first comes first.
+//!
 //! Percentiles are those of an HdrHistogram with three significant digits; count, least and greatest
 //! are exact. All times in nanoseconds.
 
 mod bins;
+mod series;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use bins::Bin;
 
-use crate::kind::Selector;
-use crate::latency::{Latency, LatencyReport};
+use crate::kind::{Kind, Selector};
+use crate::latency::LatencyReport;
 use crate::names::Names;
 use bins::Bins;
 use serde::Serialize;
+use series::{Part, Samples, Series};
 use stealtime_scheduler::event::{Event, EventKind};
 use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::Mark;
@@ -48,20 +54,12 @@ pub struct Collector<'a> {
     question: &'a Question,
     names: &'a Names,
     vcpus: Vec<Series>,
-    all: Series,
+    all: Samples,
     bins: Bins,
-    measuring: bool,
-}
-
-/// The samples of one vCPU, or of all.
-#[derive(Debug)]
-struct Series {
-    lengths: Latency,
-    min: u64,
-    sum: u128,
-    /// Begun and not yet ended.
-    open: Vec<Nanos>,
-    void: u64,
+    /// When the measurement began, and when it ended.
+    measured: (Option<Nanos>, Option<Nanos>),
+    /// What is asked for may be told later than it happened.
+    told_late: bool,
 }
 
 /// A distribution as it is printed. Times in nanoseconds.
@@ -105,100 +103,80 @@ pub struct Row {
     pub unfinished_since_ns: Option<u64>,
 }
 
-impl Series {
-    const fn new() -> Self {
-        Self {
-            lengths: Latency::new(1),
-            min: u64::MAX,
-            sum: 0,
-            open: Vec::new(),
-            void: 0,
-        }
-    }
-
-    fn record(&mut self, length: u64, began: Nanos) {
-        self.lengths.record(length, began.0);
-        self.min = self.min.min(length);
-        self.sum += u128::from(length);
-    }
-
-    fn row(&self, name: Option<(&str, &str)>, open: &[Nanos]) -> Row {
-        let figures = self.lengths.report();
-        let mean = self.sum.checked_div(u128::from(figures.count)).unwrap_or(0);
-        Row {
-            vm: name.map(|(vm, _)| vm.to_owned()),
-            vcpu: name.map(|(_, vcpu)| vcpu.to_owned()),
-            min: if figures.count == 0 { 0 } else { self.min },
-            mean: u64::try_from(mean).unwrap_or(u64::MAX),
-            figures,
-            void: self.void,
-            unfinished: open.len() as u64,
-            unfinished_since_ns: open.iter().min().map(|since| since.0),
-        }
-    }
-}
-
 impl<'a> Collector<'a> {
     /// A collector for a question about a run with these names.
     #[must_use]
     pub fn new(question: &'a Question, names: &'a Names) -> Self {
+        let asked = question.unless.iter();
+        let mut asked = asked.chain([&question.from, &question.to]);
         Self {
             question,
             names,
             vcpus: (0..names.vcpus()).map(|_| Series::new()).collect(),
-            all: Series::new(),
+            all: Samples::new(),
             bins: Bins::new(),
-            measuring: question.warmup,
+            measured: (None, None),
+            told_late: asked.any(|selector| selector.kind() == Kind::InterruptsTaken),
         }
     }
 
     /// Takes note of the next event.
     pub fn event(&mut self, event: &Event) {
         match event.kind {
-            EventKind::Mark(Mark::MeasureStart) => self.measuring = true,
-            EventKind::Mark(Mark::MeasureEnd) => self.measuring = self.question.warmup,
+            EventKind::Mark(Mark::MeasureStart) => self.measured.0 = Some(event.at),
+            EventKind::Mark(Mark::MeasureEnd) => self.measured.1 = Some(event.at),
             _ => {}
         }
         let asked = self.question.vcpus.get(event.vcpu.index()).copied();
         if !asked.unwrap_or(false) {
             return;
         }
-        let series = &mut self.vcpus[event.vcpu.index()];
-        if self.question.to.means(&event.kind, self.names) {
-            // What began after it happened, though it is told later, is still open.
-            let end = event.happened();
-            let ended: Vec<_> = series.open.extract_if(.., |began| *began <= end).collect();
-            for began in ended {
-                let length = end.since(began).0;
-                series.record(length, began);
-                self.all.record(length, began);
-                self.bins.record(length);
-            }
-        }
         let means = |selector: &Selector| selector.means(&event.kind, self.names);
-        if self.question.unless.iter().any(means) {
-            series.void += series.open.len() as u64;
-            series.open.clear();
+        let at = event.happened();
+        let part = Part {
+            at,
+            ends: means(&self.question.to),
+            voids: self.question.unless.iter().any(means),
+            begins: means(&self.question.from) && self.counts(at),
+        };
+        self.vcpus[event.vcpu.index()].take(part);
+        // Handlers run one after the other: nothing that happened before this one's can still be told.
+        if !self.told_late || matches!(event.kind, EventKind::InterruptsTaken { .. }) {
+            self.settle(event.vcpu.index(), at);
         }
-        if self.measuring && means(&self.question.from) {
-            series.open.push(event.happened());
-        }
+    }
+
+    /// Whether a sample that begins then counts.
+    fn counts(&self, at: Nanos) -> bool {
+        let (start, end) = self.measured;
+        let measured = start.is_some_and(|start| start <= at) && end.is_none_or(|end| at < end);
+        self.question.warmup || measured
+    }
+
+    /// Nothing that happened until then is still to be told of this vCPU.
+    fn settle(&mut self, vcpu: usize, until: Nanos) {
+        let Self {
+            vcpus, all, bins, ..
+        } = self;
+        vcpus[vcpu].settle(until, |length, began| {
+            all.record(length, began);
+            bins.record(length);
+        });
     }
 
     /// The distribution, at the end of the stream.
     #[must_use]
-    pub fn finish(self) -> Dist {
+    pub fn finish(mut self) -> Dist {
+        for vcpu in 0..self.vcpus.len() {
+            self.settle(vcpu, Nanos(u64::MAX));
+        }
         let ids = (0..self.names.vcpus()).filter_map(|id| u32::try_from(id).ok());
         let rows = ids.zip(&self.vcpus).map(|(id, series)| {
             let name = self.names.parts(VcpuId(id));
-            series.row(Some(name), &series.open)
+            series.row(Some(name))
         });
-        let void = self.vcpus.iter().map(|series| series.void).sum();
-        let open: Vec<_> = self
-            .vcpus
-            .iter()
-            .flat_map(|series| series.open.iter().copied())
-            .collect();
+        let open = self.vcpus.iter().flat_map(Series::open);
+        let void = self.vcpus.iter().map(Series::void).sum();
         Dist {
             format_version: 1,
             from: self.question.from.to_string(),
@@ -209,14 +187,11 @@ impl<'a> Collector<'a> {
                 .iter()
                 .map(Selector::to_string)
                 .collect(),
+            all: self.all.row(None, open, void),
             vcpus: rows
                 .filter(|row| row.figures.count + row.unfinished + row.void > 0)
                 .collect(),
             bins: self.bins.list(),
-            all: Row {
-                void,
-                ..self.all.row(None, &open)
-            },
         }
     }
 }

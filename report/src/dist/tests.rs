@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::testing::plan;
-use stealtime_scheduler::event::WakeSource;
+use stealtime_scheduler::event::{PreemptReason, WakeSource};
 use stealtime_scheduler::ids::CoreId;
 
 const RAISED: EventKind = EventKind::InterruptRaised {
@@ -92,6 +92,87 @@ fn what_another_event_comes_into_is_void() {
         dist.to_text()
             .contains("1 irq_raise, of which blocked came first")
     );
+}
+
+const KICKED: EventKind = EventKind::Kicked(CoreId(0), PreemptReason::Tick);
+
+/// As `dist`, with something else that voids.
+fn unless(unless: &str, from: &str, to: &str, events: &[(u64, EventKind)]) -> Row {
+    let names = Names::new(&plan("fss", 3, 1));
+    let question = Question {
+        from: from.parse().expect("known"),
+        to: to.parse().expect("known"),
+        unless: vec![unless.parse().expect("known")],
+        vcpus: names.select(None).expect("all"),
+        warmup: true,
+    };
+    let mut collector = Collector::new(&question, &names);
+    for (at, kind) in events {
+        collector.event(&Event {
+            at: Nanos(*at),
+            vcpu: VcpuId(0),
+            kind: *kind,
+        });
+    }
+    collector.finish().all
+}
+
+#[test]
+fn what_had_ended_before_another_event_is_not_void_though_its_end_is_told_later() {
+    // Handled at 20, asked for its core at 30, out of its guest at 40.
+    let events = [(10, RAISED), (30, KICKED), (40, taken(20))];
+    let row = unless("kicked", "irq_raise", "handler_run", &events);
+    assert_eq!((row.figures.count, row.min, row.void), (1, 10, 0));
+    // The second was raised after the handling that is told first, and is asked for its core before its own.
+    let events = [
+        (10, RAISED),
+        (25, RAISED),
+        (30, KICKED),
+        (40, taken(20)),
+        (60, taken(50)),
+    ];
+    let row = unless("kicked", "irq_raise", "handler_run", &events);
+    assert_eq!((row.figures.count, row.min, row.void), (1, 10, 1));
+    let row = unless("preempted", "irq_raise", "handler_run", &events);
+    assert_eq!((row.figures.count, row.figures.max, row.void), (2, 25, 0));
+}
+
+#[test]
+fn what_begins_with_something_that_is_told_late_ends_with_the_next_that_happened() {
+    let events = [(30, RAISED), (40, taken(20)), (50, RAISED)];
+    let row = unless("blocked", "handler_run", "irq_raise", &events);
+    assert_eq!((row.figures.count, row.min, row.unfinished), (1, 10, 0));
+    let events = [(30, KICKED), (40, taken(20)), (50, RAISED)];
+    let row = unless("kicked", "handler_run", "irq_raise", &events);
+    assert_eq!((row.figures.count, row.void), (0, 1));
+    let events = [(40, taken(20)), (90, taken(50))];
+    let row = unless("blocked", "handler_run", "handler_run", &events);
+    assert_eq!((row.figures.count, row.min, row.unfinished), (1, 30, 1));
+}
+
+#[test]
+fn what_is_void_is_not_if_it_began_after_what_voids() {
+    // Handled at 20, raised at 30, told of the handling at 40.
+    let events = [(30, RAISED), (40, taken(20)), (60, KICKED)];
+    let row = unless("handler_run", "irq_raise", "kicked", &events);
+    assert_eq!((row.figures.count, row.min, row.void), (1, 30, 0));
+}
+
+#[test]
+fn what_is_told_late_counts_by_when_it_happened() {
+    let events = [
+        (10, 0, EventKind::Mark(Mark::MeasureStart)),
+        (15, 0, taken(5)),
+        (30, 0, RAISED),
+        (60, 0, EventKind::Mark(Mark::MeasureEnd)),
+        (70, 0, taken(40)),
+        (80, 0, RAISED),
+    ];
+    let dist = dist("handler_run", "irq_raise", false, &events);
+    assert_eq!((dist.all.figures.count, dist.all.min), (1, 40));
+    let handled = self::dist("irq_raise", "handler_run", false, &events);
+    assert_eq!((handled.all.figures.count, handled.all.min), (1, 10));
+    assert_eq!(handled.all.unfinished, 0, "the last is after the end");
 }
 
 #[test]

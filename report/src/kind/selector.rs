@@ -55,6 +55,12 @@ fn known_details(kind: Kind) -> String {
 }
 
 impl Selector {
+    /// The kind that it means, or means a variety of.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// Whether it means this event.
     #[must_use]
     pub fn means(&self, event: &EventKind, names: &Names) -> bool {
