@@ -2,7 +2,8 @@
 //!
 //! The host tells how long a vCPU's thread waited for it when that thread leaves its core: after the
 //! end of what was measured, often. How much of it came before the thread's arrival on the core is
-//! known, from the grant to the arrival; that part is put there, and only the rest where it was told.
+//! known, from the grant to the arrival; that part is put there, and only the rest where it was told. A time that
+//! ended before keeps what it may have had of that rest.
 //! A timer of which the dispatcher was told late was kept waiting by the host too.
 //!
 //! The simulator's delays and late timers are modelled on the host's. They are told and left out by the same
@@ -106,14 +107,6 @@ pub(super) fn taken(events: &[Event]) -> Vec<Taken> {
     all
 }
 
-/// What was taken up to an instant, from the front of what is left.
-pub(super) fn up_to<'a>(left: &mut &'a [Taken], at: Nanos) -> &'a [Taken] {
-    let count = left.partition_point(|taken| taken.at <= at);
-    let (now, later) = left.split_at(count);
-    *left = later;
-    now
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,10 +136,6 @@ mod tests {
             time: ms(time),
         });
         assert_eq!(told, expected);
-        let mut left = &told[..];
-        assert_eq!(up_to(&mut left, ms(30)), &expected[..2]);
-        assert_eq!(up_to(&mut left, ms(30)), []);
-        assert_eq!(left, &expected[2..]);
     }
 
     #[test]

@@ -39,8 +39,9 @@ pub(super) struct Run<'a> {
     pub(super) plan: &'a Plan,
     /// What the report says.
     pub(super) report: &'a Report,
-    /// All events, of the warm-up too.
+    /// All events, of the warm-up and of the end too.
     events: &'a [Event],
+    until_end: &'a [Event],
     timers: &'a LateTimers,
     /// When the measured time began, and when it ended.
     measured: (Nanos, Nanos),
@@ -58,28 +59,25 @@ enum Doing {
 
 impl<'a> Run<'a> {
     pub(super) fn new(plan: &'a Plan, report: &'a Report, trace: &'a Trace) -> Self {
+        let events = &trace.events[..];
         let mark = |wanted: Mark| {
-            let mut events = trace.events.iter();
-            let found = events.find(|e| e.kind == EventKind::Mark(wanted));
-            found.map(|event| event.at)
+            let mut events = events.iter();
+            events.position(|e| e.kind == EventKind::Mark(wanted))
         };
-        let last = trace.events.last().map_or(Nanos::ZERO, |event| event.at);
+        let (start, end) = (mark(Mark::MeasureStart), mark(Mark::MeasureEnd));
+        let until_end = end.map_or(events, |end| &events[..=end]);
         Self {
             plan,
             report,
-            events: &trace.events,
+            events,
+            until_end,
             timers: &trace.timers,
             measured: (
-                mark(Mark::MeasureStart).unwrap_or(Nanos::ZERO),
-                mark(Mark::MeasureEnd).unwrap_or(last),
+                start.map_or(Nanos::ZERO, |start| events[start].at),
+                until_end.last().map_or(Nanos::ZERO, |last| last.at),
             ),
             traffic: OnceCell::new(),
         }
-    }
-
-    /// All events, of the warm-up too.
-    pub(super) const fn all(&self) -> &'a [Event] {
-        self.events
     }
 
     /// When the measured time began, and when it ended.
@@ -92,12 +90,23 @@ impl<'a> Run<'a> {
         self.traffic.get_or_init(|| self.follow())
     }
 
+    /// The events up to the mark that ends the measured time, of the warm-up too. At that instant the run is taken
+    /// down: what follows the mark at the same time, wake-ups for locks of those that are gone say, is none
+    /// of its doing.
+    pub(super) const fn until_end(&self) -> &'a [Event] {
+        self.until_end
+    }
+
     /// The events of the measured time.
     fn events(&self) -> impl Iterator<Item = &'a Event> {
-        let (from, to) = self.measured;
-        self.events
-            .iter()
-            .filter(move |event| (from..=to).contains(&event.at))
+        let from = self.measured.0;
+        let all = self.until_end.iter();
+        all.filter(move |event| from <= event.at)
+    }
+
+    /// Whether something that began and ended then did so within the measured time.
+    fn has_all_of(&self, since: Nanos, until: Nanos) -> bool {
+        self.measured.0 <= since && until <= self.measured.1
     }
 
     /// The vCPUs whose name (`VM/vCPU`) begins so, by number.
@@ -131,30 +140,22 @@ impl<'a> Run<'a> {
     }
 
     /// From an interrupt's being raised at this vCPU until it takes it, less what the host took. One
-    /// that comes while another waits is taken with it and not counted; one that comes after that one was handled,
-    /// though the handling is told later, is the next.
+    /// that comes while another waits is taken with it and not counted; the first that comes after that one was
+    /// handled, though the handling is told later, is the next.
     pub(super) fn handled(&self, prefix: &str) -> Distribution {
         let Some(vcpu) = self.vcpu(prefix) else {
             return Distribution::default();
         };
-        let (mut watch, mut lengths) = (Stopwatch::default(), Vec::new());
-        let mut latest = None;
-        let taken = host::taken(self.events);
-        let mut taken = &taken[..];
-        for event in self.events() {
-            for one in host::up_to(&mut taken, event.at) {
-                watch.threads_waited(*one);
-            }
+        let watch = Stopwatch::new(host::taken(self.events), Vec::new());
+        let (mut waiting, mut lengths) = (Vec::new(), Vec::new());
+        for event in self.events.iter().filter(|event| event.vcpu == vcpu) {
             match event.kind {
-                EventKind::InterruptRaised { .. } if event.vcpu == vcpu => {
-                    watch.go_on(event.at);
-                    latest = Some(event.at);
-                }
-                EventKind::InterruptsTaken { at } if event.vcpu == vcpu => {
-                    lengths.extend(watch.stop(at));
-                    if let Some(next) = latest.filter(|raised| *raised > at) {
-                        watch.start(next);
-                    }
+                EventKind::InterruptRaised { .. } => waiting.push(event.at),
+                EventKind::InterruptsTaken { at } => {
+                    let taken = waiting.partition_point(|raised| *raised <= at);
+                    let first = waiting.drain(..taken).next();
+                    let first = first.filter(|raised| self.has_all_of(*raised, at));
+                    lengths.extend(first.and_then(|raised| watch.between(raised, at)));
                 }
                 _ => {}
             }
@@ -168,28 +169,26 @@ impl<'a> Run<'a> {
         let (Some(client), Some(server)) = (self.vcpu(client), self.vcpu(server)) else {
             return Distribution::default();
         };
-        let (mut watch, mut answered, mut lengths) = (Stopwatch::default(), false, Vec::new());
-        let (taken, late) = (host::taken(self.events), self.timers.of(server));
-        let (mut taken, mut late) = (&taken[..], &late[..]);
-        for event in self.events() {
-            for one in host::up_to(&mut taken, event.at) {
-                watch.threads_waited(*one);
-            }
-            for one in host::up_to(&mut late, event.at) {
-                watch.timers_waited(*one);
-            }
+        let watch = Stopwatch::new(host::taken(self.events), self.timers.of(server));
+        // When the request was raised, and when the answer.
+        let (mut request, mut answer) = (None, None);
+        let mut lengths = Vec::new();
+        for event in self.events {
             match event.kind {
                 EventKind::InterruptRaised { from, .. } => {
                     if (event.vcpu, from) == (server, Some(client)) {
-                        answered = false;
-                        watch.start(event.at);
+                        (request, answer) = (Some(event.at), None);
                     } else if (event.vcpu, from) == (client, Some(server)) {
-                        answered = true;
+                        answer = answer.or(Some(event.at));
                     }
                 }
-                EventKind::InterruptsTaken { at } if event.vcpu == client && answered => {
-                    answered = false;
-                    lengths.extend(watch.stop(at));
+                // What it took before the answer was raised is something else, told with it or before.
+                EventKind::InterruptsTaken { at }
+                    if event.vcpu == client && answer.is_some_and(|raised| raised <= at) =>
+                {
+                    let begun = request.filter(|since| self.has_all_of(*since, at));
+                    lengths.extend(begun.and_then(|since| watch.between(since, at)));
+                    (request, answer) = (None, None);
                 }
                 _ => {}
             }
@@ -201,11 +200,7 @@ impl<'a> Run<'a> {
     pub(super) fn blocked_at_end(&self, prefix: &str, lock: &str) -> Option<usize> {
         let lock = self.host_lock(lock)?;
         let mut waiting = vec![false; self.plan.vcpus.len()];
-        for event in self
-            .events
-            .iter()
-            .filter(|event| event.at <= self.measured.1)
-        {
+        for event in self.until_end {
             if let Some(waits) = waiting.get_mut(event.vcpu.index()) {
                 match event.kind {
                     EventKind::Blocked(on) => {
@@ -245,7 +240,8 @@ impl<'a> Run<'a> {
                 Doing::Nothing => {}
             }
         };
-        for event in self.events.iter().take_while(|event| event.at <= to) {
+        let events = self.until_end.iter();
+        for event in events.take_while(|event| event.at <= to) {
             let next = match event.kind {
                 EventKind::Running(_) | EventKind::Resumed => Doing::Guest,
                 EventKind::Exited(_) => Doing::Hypervisor,
@@ -281,7 +277,7 @@ impl<'a> Run<'a> {
     pub(super) fn inversions(&self, lock: &str) -> Option<Distribution> {
         let (from, to) = self.measured;
         let mut watch = Inversion::new(self.host_lock(lock)?);
-        for event in self.events.iter().take_while(|event| event.at <= to) {
+        for event in self.until_end {
             watch.event(event);
         }
         let counted = watch.until(to).into_iter().filter(|(_, end)| *end > from);
@@ -295,11 +291,7 @@ impl<'a> Run<'a> {
         let (card, player) = (self.vcpu(card)?, self.vcpu(player)?);
         let lock = self.host_lock(buffer)?;
         let (mut waits, mut missed, mut all) = (false, 0, 0);
-        for event in self
-            .events
-            .iter()
-            .filter(|event| event.at <= self.measured.1)
-        {
+        for event in self.until_end {
             match event.kind {
                 EventKind::InterruptRaised { .. }
                     if event.vcpu == card && event.at > self.measured.0 =>

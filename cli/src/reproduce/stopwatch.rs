@@ -6,50 +6,39 @@ use stealtime_scheduler::time::Nanos;
 /// A delay by the host below this is not told from the platform's own costs.
 const IN_PASSING: Nanos = Nanos::from_micros(100);
 
-/// Takes a time on a core of the run, less what the host took of it.
+/// Tells times on a core of a run, less what the host took of them.
 ///
-/// What was taken may have begun before the watch was started: if it is longer than the whole time,
-/// nothing is known of it. Threads and timers may be kept waiting at once, so the greater of the two
-/// counts and not their sum.
-#[derive(Default, Debug)]
+/// What was taken may have begun before a time did: if it is longer than the whole time, nothing is known of it.
+/// Threads and timers may be kept waiting at once, so the greater of the two counts and not their sum. What the
+/// host takes in passing, interrupts of its own say, is the platform's and stays in.
+#[derive(Debug)]
 pub(super) struct Stopwatch {
-    since: Option<Nanos>,
-    threads: Nanos,
-    timers: Nanos,
+    /// What threads waited for the host, in order.
+    threads: Vec<Taken>,
+    /// What timers waited for it.
+    timers: Vec<Taken>,
 }
 
 impl Stopwatch {
-    pub(super) fn start(&mut self, now: Nanos) {
-        *self = Self {
-            since: Some(now),
-            ..Self::default()
+    /// Of a run in which the host took this, each in order.
+    pub(super) fn new(mut threads: Vec<Taken>, mut timers: Vec<Taken>) -> Self {
+        threads.retain(|taken| taken.time >= IN_PASSING);
+        timers.retain(|taken| taken.time >= IN_PASSING);
+        Self { threads, timers }
+    }
+
+    /// From one instant to a later one, in nanoseconds, less what the host had taken by then since; none if
+    /// that is all of it or more.
+    pub(super) fn between(&self, since: Nanos, until: Nanos) -> Option<u64> {
+        let taken = |of: &[Taken]| {
+            let from = of.partition_point(|taken| taken.at <= since);
+            let of = of[from..].iter().take_while(|taken| taken.at <= until);
+            of.fold(Nanos::ZERO, |sum, taken| sum + taken.time)
         };
-    }
-
-    /// Starts it unless it runs.
-    pub(super) fn go_on(&mut self, now: Nanos) {
-        if self.since.is_none() {
-            self.start(now);
-        }
-    }
-
-    /// What the host takes in passing, interrupts of its own say, is the platform's and stays in.
-    pub(super) fn threads_waited(&mut self, taken: Taken) {
-        if taken.time >= IN_PASSING {
-            self.threads += taken.time;
-        }
-    }
-
-    /// The same of the thread that serves timers.
-    pub(super) fn timers_waited(&mut self, taken: Taken) {
-        if taken.time >= IN_PASSING {
-            self.timers += taken.time;
-        }
-    }
-
-    pub(super) fn stop(&mut self, now: Nanos) -> Option<u64> {
-        let length = now.since(self.since.take()?);
-        let host = self.threads.max(self.timers);
+        let (length, host) = (
+            until.since(since),
+            taken(&self.threads).max(taken(&self.timers)),
+        );
         (host < length).then(|| (length - host).get())
     }
 }
@@ -62,37 +51,41 @@ mod tests {
         Nanos::from_millis(ms)
     }
 
-    fn took(time: Nanos) -> Taken {
-        Taken {
-            at: Nanos::ZERO,
-            time,
-        }
+    /// So much, in milliseconds, was over then.
+    fn took(all: &[(u64, u64)]) -> Vec<Taken> {
+        let taken = |(at, time): &(u64, u64)| Taken {
+            at: ms(*at),
+            time: ms(*time),
+        };
+        all.iter().map(taken).collect()
     }
 
     #[test]
     fn what_the_host_took_is_no_delay_of_ours() {
-        let mut watch = Stopwatch::default();
-        watch.start(ms(10));
-        watch.threads_waited(took(ms(4)));
-        watch.threads_waited(took(Nanos::from_micros(5)));
-        assert_eq!(watch.stop(ms(15)), Some(ms(1).get()));
-        assert_eq!(watch.stop(ms(16)), None, "it does not run");
-        watch.go_on(ms(20));
-        watch.go_on(ms(21));
-        assert_eq!(watch.stop(ms(23)), Some(ms(3).get()));
+        let mut threads = took(&[(10, 3), (14, 4), (16, 2), (31, 4)]);
+        threads.push(Taken {
+            at: ms(45),
+            time: Nanos::from_micros(5),
+        });
+        let watch = Stopwatch::new(threads, Vec::new());
+        assert_eq!(watch.between(ms(10), ms(15)), Some(ms(1).get()));
+        assert_eq!(watch.between(ms(20), ms(23)), Some(ms(3).get()));
         // Most of it was before: how much is not known.
-        watch.start(ms(30));
-        watch.threads_waited(took(ms(4)));
-        assert_eq!(watch.stop(ms(32)), None);
+        assert_eq!(watch.between(ms(30), ms(32)), None);
+        assert_eq!(watch.between(ms(40), ms(50)), Some(ms(10).get()));
+    }
+
+    #[test]
+    fn what_was_taken_after_the_end_belongs_to_the_next() {
+        let watch = Stopwatch::new(took(&[(14, 4), (16, 2)]), Vec::new());
+        assert_eq!(watch.between(ms(10), ms(13)), Some(ms(3).get()));
+        assert_eq!(watch.between(ms(13), ms(20)), Some(ms(1).get()));
+        assert_eq!(watch.between(ms(14), ms(20)), Some(ms(4).get()));
     }
 
     #[test]
     fn threads_and_timers_that_wait_at_once_are_not_taken_off_twice() {
-        let mut watch = Stopwatch::default();
-        watch.start(ms(10));
-        watch.threads_waited(took(ms(4)));
-        watch.timers_waited(took(ms(3)));
-        watch.timers_waited(took(ms(3)));
-        assert_eq!(watch.stop(ms(20)), Some(ms(4).get()));
+        let watch = Stopwatch::new(took(&[(12, 4)]), took(&[(13, 3), (17, 3)]));
+        assert_eq!(watch.between(ms(10), ms(20)), Some(ms(4).get()));
     }
 }

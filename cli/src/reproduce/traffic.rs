@@ -246,7 +246,7 @@ impl Run<'_> {
                 ..Traffic::default()
             },
         };
-        for event in self.all().iter().take_while(|event| event.at <= to) {
+        for event in self.until_end() {
             if event.vcpu.index() < vcpus {
                 watch.event(event);
             }
