@@ -1,9 +1,10 @@
 //! Outcomes for machines; `docs/commands.md` is the reference.
 
 use super::Reproduced;
+use super::agreement::Agreement;
 use super::machine::Machine;
 use super::model::Reproduction;
-use super::outcome::{Agreement, CaseOutcome, Outcome, RowOutcome};
+use super::outcome::{CaseOutcome, Outcome, RowOutcome};
 use serde_json::{Value, json};
 use stealtime_report::compare::stats::Estimate;
 
@@ -97,7 +98,7 @@ fn agreement(one: &Reproduced) -> Vec<Value> {
             "difference": agreement.map(|a| a.difference).filter(|d| d.is_finite()),
             "same_direction": agreement.map(|a| a.same_direction),
             "agree": agreement.map(Agreement::agrees),
-            "told_apart": agreement.map(|a| a.told_apart),
+            "told_apart": agreement.and_then(|a| a.told_apart),
         })
     });
     set.collect()

@@ -4,6 +4,7 @@
 //! measure, and criteria. The cases run in turn, as often as asked, on one backend or on two side by
 //! side; verdicts are computed from the measured figures.
 
+mod agreement;
 mod distribution;
 mod findings;
 mod host;

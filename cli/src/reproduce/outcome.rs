@@ -55,8 +55,7 @@ pub(super) struct RowOutcome {
 impl CaseOutcome {
     /// The median of a figure that explains.
     pub(super) fn measure(&self, number: usize) -> Option<f64> {
-        let rounds = self.measures.get(number)?.iter();
-        median(&rounds.copied().flatten().collect::<Vec<_>>())
+        median(&there(self.measures.get(number)?))
     }
 }
 
@@ -78,7 +77,7 @@ pub(super) fn ratio(of: f64, against: f64) -> Option<f64> {
 }
 
 /// The median, which may be infinite.
-fn median(figures: &[f64]) -> Option<f64> {
+pub(super) fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     let upper = *sorted.get(sorted.len() / 2)?;
@@ -87,6 +86,23 @@ fn median(figures: &[f64]) -> Option<f64> {
         lower
     } else {
         f64::midpoint(lower, upper)
+    })
+}
+
+/// The same with its interval. An infinite figure is the greatest of all.
+pub(super) fn estimate(figures: &[f64]) -> Option<Estimate> {
+    // The estimate is of finite figures only: the greatest number stands for infinity.
+    let finite: Vec<_> = figures.iter().map(|figure| figure.min(f64::MAX)).collect();
+    let estimate = Estimate::of(&finite)?;
+    let back = |figure: f64| match figure {
+        f64::MAX => f64::INFINITY,
+        figure => figure,
+    };
+    Some(Estimate {
+        median: median(figures)?,
+        low: back(estimate.low),
+        high: back(estimate.high),
+        ..estimate
     })
 }
 
@@ -137,19 +153,6 @@ impl Criterion {
 }
 
 impl Row {
-    /// The factor within which a ratio has no direction: that of the criterion, if it demands that
-    /// there be no difference.
-    fn level(&self) -> f64 {
-        let factors = self
-            .criteria
-            .iter()
-            .filter_map(|criterion| match criterion {
-                Criterion::WithinFactor(factor) => Some(*factor),
-                _ => None,
-            });
-        factors.fold(LEVEL, f64::max)
-    }
-
     /// All that is demanded, in words.
     pub(super) fn criterion(&self) -> String {
         if self.criteria.is_empty() {
@@ -192,15 +195,20 @@ pub(super) fn show_ratio(ratio: f64) -> String {
     }
 }
 
+/// Those that there are.
+fn there(figures: &[Option<f64>]) -> Vec<f64> {
+    figures.iter().copied().flatten().collect()
+}
+
 impl RowOutcome {
     /// The median of the first case's figures, with its interval.
     pub(super) fn of_estimate(&self) -> Option<Estimate> {
-        Estimate::of(&self.of.iter().copied().flatten().collect::<Vec<_>>())
+        estimate(&there(&self.of))
     }
 
     /// The same of the second case.
     pub(super) fn against_estimate(&self) -> Option<Estimate> {
-        Estimate::of(&self.against.iter().copied().flatten().collect::<Vec<_>>())
+        estimate(&there(&self.against))
     }
 
     /// The ratio of each round that has one.
@@ -216,9 +224,18 @@ impl RowOutcome {
         median(&self.ratios())
     }
 
-    /// The same with its interval, infinite ones left out.
+    /// The same with its interval.
     pub(super) fn ratio_estimate(&self) -> Option<Estimate> {
-        Estimate::of(&self.ratios())
+        estimate(&self.ratios())
+    }
+
+    /// What the row comes to, by round: its ratio, or its figure if it is set against nothing. Rounds without
+    /// one are left out.
+    pub(super) fn results(&self) -> Vec<f64> {
+        match self.row.against {
+            Some(_) => self.ratios(),
+            None => there(&self.of),
+        }
     }
 
     /// Whether each of its cases had a figure in some round.
@@ -270,86 +287,6 @@ impl Outcome {
     /// Whether no criterion fails.
     pub(super) fn met(&self) -> bool {
         self.rows.iter().all(|row| row.verdict().met != Some(false))
-    }
-}
-
-/// How the same row came out on two backends.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Agreement {
-    /// The second backend's ratio over the first's; of a row without a ratio, figure over figure.
-    pub(super) difference: f64,
-    /// Both ratios are above 1, or both below, or both so near to it that they have no direction.
-    pub(super) same_direction: bool,
-    /// The intervals of the two leave no room for figures that agree. If they do, the rounds of each differ too much
-    /// among themselves to tell.
-    pub(super) told_apart: bool,
-}
-
-/// A ratio that is no further from 1 than this factor has no direction.
-const LEVEL: f64 = 1.05;
-/// How far backends may differ in a ratio and still be said to agree.
-pub(super) const AGREE: f64 = 1.5;
-
-impl Agreement {
-    /// Sets two backends' outcomes of the same row against each other.
-    pub(super) fn of(first: &RowOutcome, second: &RowOutcome) -> Option<Self> {
-        let compared = first.row.against.is_some();
-        let figure = |row: &RowOutcome| match compared {
-            true => row.ratio(),
-            false => row.of_estimate().map(|estimate| estimate.median),
-        };
-        let (one, two) = (figure(first)?, figure(second)?);
-        let near = |ratio: f64| (1.0 / first.row.level()..=first.row.level()).contains(&ratio);
-        let same = |one: f64, two: f64| (one > 1.0) == (two > 1.0) || (near(one) && near(two));
-        let interval = |row: &RowOutcome| {
-            let estimate = match compared {
-                true => row.ratio_estimate(),
-                false => row.of_estimate(),
-            };
-            estimate.map(|e| (e.low, e.high))
-        };
-        let room = interval(first).zip(interval(second)).is_some_and(|(a, b)| {
-            // The nearest that the two may be to each other.
-            let (one, two) = if a.1 < b.0 {
-                (a.1, b.0)
-            } else if b.1 < a.0 {
-                (a.0, b.1)
-            } else {
-                (1.0, 1.0)
-            };
-            Self::within(two / one) && (!compared || same(one, two))
-        });
-        Some(Self {
-            difference: if one == two { 1.0 } else { ratio(two, one)? },
-            same_direction: !compared || same(one, two),
-            told_apart: !room,
-        })
-    }
-
-    fn within(difference: f64) -> bool {
-        (1.0 / AGREE..=AGREE).contains(&difference)
-    }
-
-    /// In direction, and within [`AGREE`].
-    pub(super) fn agrees(self) -> bool {
-        self.same_direction && Self::within(self.difference)
-    }
-
-    /// What it comes to.
-    pub(super) fn word(self) -> String {
-        Self::in_words(self.agrees(), self.told_apart, self.same_direction)
-    }
-
-    /// The same of its parts.
-    pub(super) fn in_words(agree: bool, told_apart: bool, same_direction: bool) -> String {
-        match (agree, told_apart, same_direction) {
-            (true, _, _) => format!("they agree, within {AGREE}"),
-            (_, false, _) => {
-                "not to be told apart: rounds differ as much among themselves".to_owned()
-            }
-            (_, _, true) => format!("the same direction, not within {AGREE}"),
-            (_, _, false) => "they disagree".to_owned(),
-        }
     }
 }
 
@@ -411,35 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn backends_agree_in_direction_and_within_a_factor() {
-        let of = |a: f64, b: f64| {
-            Agreement::of(&outcome(&[a], &[1.0]), &outcome(&[b], &[1.0])).expect("figures")
-        };
-        assert!(of(3.0, 4.0).agrees());
-        assert!(!of(3.0, 5.0).agrees());
-        assert!(!of(1.2, 0.9).agrees(), "another direction");
-        assert!(of(1.02, 0.98).agrees(), "neither has one");
-    }
-
-    #[test]
-    fn backends_whose_rounds_spread_far_are_not_told_apart() {
-        let of = |a: &[f64], b: &[f64]| {
-            let with = |figures: &[f64]| outcome(figures, &vec![1.0; figures.len()]);
-            Agreement::of(&with(a), &with(b)).expect("figures")
-        };
-        let apart = of(&[2.0, 2.1], &[4.0, 4.2]);
-        assert!(apart.told_apart && !apart.agrees());
-        let overlapping = of(&[2.0, 6.0], &[1.5, 2.1]);
-        assert!(!overlapping.agrees() && !overlapping.told_apart);
-        let nearly = of(&[2.0, 2.8], &[4.1, 6.0]);
-        assert!(!nearly.told_apart, "2.8 and 4.1 would agree");
-        let across = of(&[0.8, 0.9], &[1.2, 1.3]);
-        assert!(across.told_apart && !across.same_direction);
-        let touching = of(&[0.5, 1.04], &[1.02, 1.6]);
-        assert!(!touching.told_apart, "neither has a direction there");
-        assert!(
-            of(&[2.0], &[4.0]).told_apart,
-            "a single round has no spread"
-        );
+    fn a_ratio_that_is_infinite_in_some_rounds_is_so_in_its_interval_too() {
+        let row = outcome(&[3.0, 5.0, 4.0], &[1.0, 0.0, 2.0]);
+        let estimate = row.ratio_estimate().expect("three ratios");
+        assert_eq!((row.ratio(), estimate.median), (Some(3.0), 3.0));
+        assert_eq!((estimate.low, estimate.high), (2.0, f64::INFINITY));
+        assert_eq!(estimate.count, 3);
+        let all = outcome(&[3.0, 5.0], &[0.0, 0.0]).ratio_estimate();
+        let all = all.expect("two ratios");
+        assert_eq!((all.median, all.low), (f64::INFINITY, f64::INFINITY));
     }
 }

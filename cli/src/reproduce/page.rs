@@ -5,9 +5,10 @@
 //! `STEALTIME_WRITE_DOCS=1 cargo test -p stealtime page` writes the page from both. No figure is
 //! typed in.
 
+use super::agreement::Agreement;
 use super::findings;
 use super::model::{Explained, Knob, Measure, Reproduction, Row};
-use super::outcome::{Agreement, show_ratio};
+use super::outcome::show_ratio;
 use super::print;
 use super::print_cases;
 use super::rounds::SIM_AS_KVM;
@@ -147,9 +148,7 @@ fn agreement(page: &mut String, finding: &Reproduction, row: &Row, document: &Va
         let difference = value["difference"].as_f64();
         let parts = ["agree", "told_apart", "same_direction"].map(|part| value[part].as_bool());
         let word = match parts {
-            [Some(agree), apart, Some(direction)] => {
-                Agreement::in_words(agree, apart.unwrap_or(true), direction)
-            }
+            [Some(agree), apart, Some(direction)] => Agreement::in_words(agree, apart, direction),
             _ => "nothing to compare".to_owned(),
         };
         let difference = difference.map_or_else(|| "-".to_owned(), show_ratio);

@@ -1,9 +1,10 @@
 //! Outcomes to read.
 
 use super::Reproduced;
+use super::agreement::{AGREE, Agreement};
 use super::distribution::{Bins, Distribution};
 use super::model::{Explained, Histogram, Published, Row, Unit};
-use super::outcome::{AGREE, Agreement, CaseOutcome, Outcome, RowOutcome, show_ratio};
+use super::outcome::{CaseOutcome, Outcome, RowOutcome, show_ratio};
 use super::print_cases;
 use super::rounds::SIM_AS_KVM;
 use std::collections::BTreeSet;
@@ -106,7 +107,7 @@ pub(super) fn summary(all: &[Reproduced]) -> String {
                 all.filter(holds).count()
             };
             let agreeing = count(|a| a.agrees());
-            let unclear = count(|a| !a.agrees() && !a.told_apart);
+            let unclear = count(|a| !a.agrees() && a.told_apart != Some(true));
             let (a, b, rows) = (first.backend, second.backend, rows.len());
             let _ = write!(
                 text,
@@ -217,13 +218,17 @@ fn measured(found: &RowOutcome) -> String {
     if found.row.against.is_some() {
         let against = interval(found.against_estimate(), |figure| unit.show(figure));
         let _ = write!(text, " against {against}");
-        let ratio = match found.ratio() {
-            Some(ratio) if ratio.is_infinite() => "infinite".to_owned(),
-            _ => interval(found.ratio_estimate(), show_ratio),
-        };
+        let ratio = interval(found.ratio_estimate(), show_ratio);
         let _ = write!(text, ": {ratio}");
     }
     let (rounds, held) = (found.rounds(), verdict.rounds_met);
+    let there = found.results().len();
+    if there < rounds {
+        let _ = write!(
+            text,
+            " (of {there} of {rounds} rounds, the others have none)"
+        );
+    }
     match verdict.met {
         None => {}
         Some(met) => {

@@ -4,7 +4,7 @@ use super::measured::{Run, Trace};
 use super::model::{Case, Place, Reproduction};
 use super::outcome::{CaseOutcome, Outcome, RowOutcome};
 use crate::args::{BackendChoice, Conditions};
-use crate::cores;
+use crate::cores::{self, CoreList};
 use crate::execute::{self, Remarks};
 use crate::failure::{Blame, Failure};
 use crate::interrupt;
@@ -44,7 +44,7 @@ pub(super) struct Orders<'a> {
 /// How outcomes of the simulator are called where it was set up as KVM was.
 pub(super) const SIM_AS_KVM: &str = "sim as kvm";
 
-/// Whether some case is set up otherwise on KVM here than it is in the simulator.
+/// Whether some case is set up otherwise on KVM here than it is in the simulator: another scenario, or other cores.
 ///
 /// # Errors
 /// If a case cannot be set up.
@@ -52,24 +52,45 @@ pub(super) fn differs_on_kvm(
     reproduction: &'static Reproduction,
     conditions: &Conditions,
 ) -> Result<bool, Failure> {
-    let orders = |as_on_kvm| Orders {
-        conditions,
-        repeat: 1,
-        remarks: Remarks::new(true),
-        change: None,
-        as_on_kvm,
-    };
     for case in reproduction.cases {
-        let plan = |as_on_kvm| {
-            let (setting, policy, _) = prepare(case, orders(as_on_kvm))?;
-            let plan = setting.plan(Some(&policy))?;
-            Ok::<_, Failure>((plan.scenario, plan.cores.len()))
+        let asked = |as_on_kvm| {
+            let asked = case.asked(conditions.backend, as_on_kvm);
+            let scenario = Scenario::load(asked).bad_input()?;
+            let cores = cores(&scenario, conditions, as_on_kvm)?;
+            let count = cores.map_or(usize::from(scenario.cores), |cores| cores.0.len());
+            Ok::<_, Failure>((asked, count))
         };
-        if plan(false)? != plan(true)? {
+        if asked(false)? != asked(true)? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+impl Case {
+    /// The scenario that runs on a backend, with its parameters.
+    fn asked(&self, backend: BackendChoice, as_on_kvm: bool) -> &'static str {
+        let on_kvm = as_on_kvm || matches!(backend, BackendChoice::Kvm | BackendChoice::Auto);
+        self.on_kvm.filter(|_| on_kvm).unwrap_or(self.scenario)
+    }
+}
+
+/// The cores that a scenario runs on, if not as many as it asks for.
+///
+/// # Errors
+/// If the system does not say which there are.
+fn cores(
+    scenario: &Scenario,
+    conditions: &Conditions,
+    as_on_kvm: bool,
+) -> Result<Option<CoreList>, Failure> {
+    let simulated = conditions.backend == BackendChoice::Sim;
+    if conditions.cores.is_some() || (simulated && !as_on_kvm) {
+        return Ok(conditions.cores.clone());
+    }
+    // What asks for more cores than there are runs on those that there are.
+    let there = cores::allowed().machine()?;
+    Ok((there.0.len() < usize::from(scenario.cores)).then_some(there))
 }
 
 /// Runs all rounds. None if the user ended it early.
@@ -164,9 +185,7 @@ impl Outcome {
 
 /// The setting, the policy and the first round's seed of a case.
 fn prepare(case: &'static Case, orders: Orders<'_>) -> Result<(Setting, PolicySpec, u64), Failure> {
-    let backend = orders.conditions.backend;
-    let on_kvm = orders.as_on_kvm || matches!(backend, BackendChoice::Kvm | BackendChoice::Auto);
-    let asked = case.on_kvm.filter(|_| on_kvm).unwrap_or(case.scenario);
+    let asked = case.asked(orders.conditions.backend, orders.as_on_kvm);
     let name = asked.split(':').next().unwrap_or(asked);
     let mut text = embedded_text(name)
         .ok_or_else(|| anyhow!("there is no scenario `{name}`"))
@@ -187,14 +206,71 @@ fn prepare(case: &'static Case, orders: Orders<'_>) -> Result<(Setting, PolicySp
     }
     let scenario = Scenario::parse_as(asked, &text).bad_input()?;
     let mut conditions = orders.conditions.clone();
-    let simulated = conditions.backend == BackendChoice::Sim;
-    if conditions.cores.is_none() && (orders.as_on_kvm || !simulated) {
-        // What asks for more cores than there are runs on those that there are.
-        let there = cores::allowed().machine()?;
-        conditions.cores = (there.0.len() < usize::from(scenario.cores)).then_some(there);
-    }
+    conditions.cores = cores(&scenario, &conditions, orders.as_on_kvm)?;
     let base = conditions.duration.unwrap_or(scenario.duration);
     conditions.duration = Some(Nanos(base.get() * case.halves / 2));
     let seed = conditions.seed.unwrap_or(DEFAULT_SEED);
     Ok((Setting::of(scenario, &conditions)?, policy, seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings;
+    use super::*;
+
+    fn simulated() -> Conditions {
+        Conditions {
+            backend: BackendChoice::Sim,
+            ..Conditions::default()
+        }
+    }
+
+    #[test]
+    fn kvm_differs_where_it_has_less_to_do_or_fewer_cores() {
+        let there = cores::allowed().expect("some").0.len();
+        let wanted = |case: &Case| usize::from(Scenario::load(case.scenario).expect("known").cores);
+        let asked = Conditions {
+            cores: Some(CoreList(vec![0])),
+            ..simulated()
+        };
+        for finding in findings::ALL {
+            let less = finding.cases.iter().any(|case| case.on_kvm.is_some());
+            let fewer = finding.cases.iter().any(|case| wanted(case) > there);
+            let differs = |on: Conditions| differs_on_kvm(finding, &on).expect("set up");
+            assert_eq!(differs(simulated()), less || fewer, "{}", finding.name);
+            assert_eq!(
+                differs(asked.clone()),
+                less,
+                "{}: cores were named",
+                finding.name
+            );
+        }
+    }
+
+    /// What is asked before a run is no run: it tells users nothing, of a policy that is replaced say.
+    #[test]
+    fn whether_kvm_differs_is_asked_without_a_look_at_policies() {
+        const NONE: Case = Case::new("x", "starvation", "nosuch");
+        static FINDING: Reproduction = Reproduction {
+            name: "x",
+            title: "",
+            place: "",
+            history: "",
+            mechanism: "",
+            model: "",
+            left_out: "",
+            cases: &[
+                NONE,
+                Case {
+                    on_kvm: Some("sleeper"),
+                    ..NONE
+                },
+            ],
+            rows: &[],
+            histogram: None,
+            explained: None,
+            knobs: &[],
+        };
+        assert!(differs_on_kvm(&FINDING, &simulated()).expect("no policy is looked at"));
+    }
 }

@@ -170,5 +170,6 @@ fn throughput(run: &Run<'_>) -> Option<f64> {
 fn preempted_within(run: &Run<'_>) -> Option<f64> {
     let rows = run.reports("vm").into_iter();
     let within: u64 = rows.map(|row| row.preemptions_in_lock).sum();
-    Some(1_000.0 * within as f64 / taken(run))
+    let all = taken(run);
+    (all > 0.0).then(|| 1_000.0 * within as f64 / all)
 }
