@@ -20,6 +20,8 @@
 //! The form is canonical: an item has exactly one record, and a record that is not the record of
 //! any item is an error. So a changed byte is either noticed at once or means another item.
 
+#[cfg(test)]
+mod documented;
 mod fields;
 mod parts;
 #[cfg(test)]

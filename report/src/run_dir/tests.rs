@@ -1,8 +1,8 @@
 //! A run is kept, read and replayed; whatever is done to its files is noticed.
 
 use super::{
-    HEADER_BYTES, Kind, LoadError, RUN_FILE, Recording, ReplayError, RunFile, RunWriter,
-    STREAM_FILE, WriteError, load, replay, stream,
+    HEADER_BYTES, Kind, LoadError, RUN_FILE, RUN_VERSION, Recording, ReplayError, RunFile,
+    RunWriter, STREAM_FILE, STREAM_VERSION, WriteError, load, replay, stream,
 };
 use crate::collector::Collector;
 use crate::model::Report;
@@ -303,4 +303,17 @@ fn an_empty_directory_and_an_earlier_run_are_replaced_and_nothing_else_is() {
     let error = RunWriter::create(&dir.join("thesis.txt/run")).expect_err("below a file");
     assert!(matches!(error, WriteError::Make { .. }), "{error}");
     assert_eq!(names(home.path()), ["empty", "new", "run"]);
+}
+
+#[test]
+fn the_page_about_kept_runs_has_the_versions_that_are_written() {
+    let page = include_str!("../../../docs/trace-format.md");
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with('|')).collect();
+    for row in [
+        format!("| `version` | {RUN_VERSION} |"),
+        format!("| 8–11 | version: {STREAM_VERSION} ("),
+        format!("| 12–15 | length of a record: {RECORD_BYTES} |"),
+    ] {
+        assert!(rows.iter().any(|line| line.starts_with(&row)), "{row}");
+    }
 }

@@ -164,3 +164,69 @@ impl<W: Write> Form for JsonLines<W> {
         self.to.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A line that has everything, though no item does.
+    fn everything() -> Line<'static> {
+        let name = Some("x");
+        let text = || Some(String::new());
+        Line {
+            at_ns: 0,
+            core: None,
+            vm: None,
+            vcpu: None,
+            event: name,
+            detail: Some(Cow::Borrowed("x")),
+            by: name,
+            host_lock: name,
+            owner: name,
+            guest_lock: text(),
+            donor: name,
+            to: name,
+            behind: name,
+            guest: Some(Guest {
+                held: 0,
+                critical: 0,
+                waits_for: None,
+                in_line: false,
+            }),
+            standing: Some(Standing::default()),
+            from_core: Some(0),
+            delay_ns: Some(0),
+            happened_ns: Some(0),
+            input: text(),
+            effect: text(),
+        }
+    }
+
+    /// What stands between backquotes.
+    fn quoted(text: &str) -> BTreeSet<String> {
+        let parts = text.split('`').skip(1).step_by(2);
+        parts.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_page_has_every_key() {
+        let page = include_str!("../../../docs/trace-format.md");
+        let (_, section) = page.split_once("--format json`").expect("a section");
+        let rows = section.lines().skip_while(|line| !line.starts_with('|'));
+        let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+        let rows: Vec<Vec<_>> = rows.map(|row| row.split('|').collect()).collect();
+        let line = serde_json::to_value(everything()).expect("JSON");
+        let keys = |of: &serde_json::Value| -> BTreeSet<String> {
+            let object = of.as_object().expect("an object");
+            object.keys().cloned().collect()
+        };
+        let documented: BTreeSet<_> = rows.iter().flat_map(|row| quoted(row[1])).collect();
+        assert_eq!(documented, keys(&line));
+        for part in ["guest", "standing"] {
+            let row = rows.iter().find(|row| quoted(row[1]).contains(part));
+            let documented = quoted(row.expect("it is there")[2]);
+            assert_eq!(documented, keys(&line[part]), "{part}");
+        }
+    }
+}

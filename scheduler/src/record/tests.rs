@@ -265,6 +265,15 @@ fn every_variant(s: Seed) -> Vec<Item> {
     all
 }
 
+/// Every variant, with every switch on and off, and whatever holds a number having a large one.
+pub(super) fn all() -> Vec<Item> {
+    let off = Seed {
+        byte: u8::MAX - 1,
+        ..EXTREME
+    };
+    [EXTREME, off].map(every_variant).concat()
+}
+
 #[test]
 fn every_variant_survives_with_its_largest_numbers_and_no_two_look_alike() {
     let all = every_variant(EXTREME);
