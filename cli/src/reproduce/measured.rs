@@ -196,23 +196,25 @@ impl<'a> Run<'a> {
         Distribution::new(lengths)
     }
 
-    /// How many of these vCPUs wait for this host lock at the end of the measured time.
-    pub(super) fn blocked_at_end(&self, prefix: &str, lock: &str) -> Option<usize> {
+    /// For how long those of these vCPUs have waited for this host lock that wait for it at the end of the measured
+    /// time. None if there is no such lock.
+    pub(super) fn waits_at_end(&self, prefix: &str, lock: &str) -> Option<Vec<Nanos>> {
         let lock = self.host_lock(lock)?;
-        let mut waiting = vec![false; self.plan.vcpus.len()];
+        let mut since = vec![None; self.plan.vcpus.len()];
         for event in self.until_end {
-            if let Some(waits) = waiting.get_mut(event.vcpu.index()) {
+            if let Some(since) = since.get_mut(event.vcpu.index()) {
                 match event.kind {
-                    EventKind::Blocked(on) => {
-                        *waits = matches!(on, Waits::HostLock(id, _) if id == lock);
+                    EventKind::Blocked(Waits::HostLock(id, _)) if id == lock => {
+                        *since = Some(event.at);
                     }
-                    EventKind::Woken(_) => *waits = false,
+                    EventKind::Blocked(_) | EventKind::Woken(_) => *since = None,
                     _ => {}
                 }
             }
         }
-        let vcpus = self.vcpus(prefix).into_iter();
-        Some(vcpus.filter(|vcpu| waiting[vcpu.index()]).count())
+        let waiting = self.vcpus(prefix).into_iter();
+        let waiting = waiting.filter_map(|vcpu| since[vcpu.index()]);
+        Some(waiting.map(|since| self.measured.1.since(since)).collect())
     }
 
     /// When the last of these vCPUs ended its program, since the measured time began. None if one of

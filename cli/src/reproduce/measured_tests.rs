@@ -207,7 +207,9 @@ fn who_waits_at_the_end_is_not_woken_by_the_run_s_being_taken_down() {
         ]
     };
     written("convoy", events, |run| {
-        assert_eq!(run.blocked_at_end("vmadm", "dtrace"), Some(1));
+        assert_eq!(run.waits_at_end("vmadm", "dtrace"), Some(vec![ms(500)]));
+        assert_eq!(run.waits_at_end("vmadm", "cpu"), Some(Vec::new()));
+        assert_eq!(run.waits_at_end("vmadm", "nosuch"), None);
     });
 }
 

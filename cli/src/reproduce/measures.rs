@@ -127,10 +127,12 @@ pub(super) fn requests(run: &Run<'_>) -> u64 {
     rows.map(|row| row.guest.request_ns.count).sum()
 }
 
-/// Messages that the programs of all vCPUs send; none if one of them goes on for ever.
+/// Messages that the programs of all vCPUs sent; 0 if that is not known, as they did not all come to their end in the
+/// measured time.
 fn messages(run: &Run<'_>) -> u64 {
     let all = run.plan.vcpus.iter().map(|vcpu| sent(&vcpu.program));
-    all.sum::<Option<u64>>().unwrap_or(0)
+    let all = all.sum::<Option<u64>>();
+    all.filter(|_| run.elapsed("").is_some()).unwrap_or(0)
 }
 
 /// Messages that a program sends, all repetitions counted; none if it repeats for ever.

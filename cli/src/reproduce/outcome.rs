@@ -77,7 +77,7 @@ pub(super) fn ratio(of: f64, against: f64) -> Option<f64> {
 }
 
 /// The median, which may be infinite.
-pub(super) fn median(figures: &[f64]) -> Option<f64> {
+fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     let upper = *sorted.get(sorted.len() / 2)?;
@@ -114,27 +114,31 @@ struct Figures {
     ratio: Option<f64>,
 }
 
+impl Figures {
+    /// Of a single round.
+    fn of_round(of: Option<f64>, against: Option<f64>) -> Self {
+        let both = of.zip(against);
+        let ratio = both.and_then(|(of, against)| ratio(of, against));
+        Self { of, against, ratio }
+    }
+}
+
 impl Criterion {
     fn holds(self, figures: Figures) -> bool {
-        let (figure, bound, at_least) = match self {
-            Self::RatioAtLeast(bound) => (figures.ratio, bound, true),
-            Self::RatioAtMost(bound) => (figures.ratio, bound, false),
-            Self::WithinFactor(factor) => {
-                let ratio = figures.ratio;
-                return ratio.is_some_and(|r| r <= factor && r >= 1.0 / factor);
-            }
-            Self::OfAtLeast(bound) => (figures.of, bound, true),
-            Self::OfAtMost(bound) => (figures.of, bound, false),
-            Self::AgainstAtLeast(bound) => (figures.against, bound, true),
-            Self::AgainstAtMost(bound) => (figures.against, bound, false),
-        };
-        figure.is_some_and(|figure| {
-            if at_least {
-                figure >= bound
-            } else {
-                figure <= bound
-            }
-        })
+        let Figures { of, against, ratio } = figures;
+        let at_least = |figure: Option<f64>, bound| figure.is_some_and(|figure| figure >= bound);
+        let at_most = |figure: Option<f64>, bound| figure.is_some_and(|figure| figure <= bound);
+        match self {
+            Self::RatioAtLeast(bound) => at_least(ratio, bound),
+            Self::RatioAtMost(bound) => at_most(ratio, bound),
+            // Of nothing and nothing there is no ratio, and neither is more.
+            Self::WithinFactor(_) if of.is_some() && of == against => true,
+            Self::WithinFactor(factor) => at_least(ratio, 1.0 / factor) && at_most(ratio, factor),
+            Self::OfAtLeast(bound) => at_least(of, bound),
+            Self::OfAtMost(bound) => at_most(of, bound),
+            Self::AgainstAtLeast(bound) => at_least(against, bound),
+            Self::AgainstAtMost(bound) => at_most(against, bound),
+        }
     }
 
     /// In words, for a row.
@@ -211,12 +215,15 @@ impl RowOutcome {
         estimate(&there(&self.against))
     }
 
+    /// The figures of each round.
+    fn by_round(&self) -> impl Iterator<Item = Figures> {
+        let rounds = self.of.iter().zip(&self.against);
+        rounds.map(|(of, against)| Figures::of_round(*of, *against))
+    }
+
     /// The ratio of each round that has one.
     fn ratios(&self) -> Vec<f64> {
-        let pairs = self.of.iter().zip(&self.against);
-        pairs
-            .filter_map(|(of, against)| ratio((*of)?, (*against)?))
-            .collect()
+        self.by_round().filter_map(|round| round.ratio).collect()
     }
 
     /// The median of the rounds' ratios.
@@ -261,19 +268,9 @@ impl RowOutcome {
             against: self.against_estimate().map(|estimate| estimate.median),
             ratio: self.ratio(),
         };
-        let rounds = self.of.iter().zip(&self.against).map(|(of, against)| {
-            let ratio = of
-                .zip(*against)
-                .and_then(|(of, against)| ratio(of, against));
-            Figures {
-                of: *of,
-                against: *against,
-                ratio,
-            }
-        });
         Verdict {
             met: (!self.row.criteria.is_empty()).then(|| self.holds(medians)),
-            rounds_met: rounds.filter(|figures| self.holds(*figures)).count(),
+            rounds_met: self.by_round().filter(|round| self.holds(*round)).count(),
         }
     }
 }
@@ -345,6 +342,17 @@ mod tests {
         assert_eq!(row.ratio(), Some(f64::INFINITY));
         assert_eq!(row.verdict().met, Some(true));
         assert_eq!(outcome(&[0.0], &[0.0]).ratio(), None);
+    }
+
+    #[test]
+    fn of_two_that_are_alike_neither_is_more_than_the_other() {
+        let holds = |of, against| {
+            let within = Criterion::WithinFactor(1.25);
+            within.holds(Figures::of_round(of, against))
+        };
+        assert!(holds(Some(0.0), Some(0.0)) && holds(Some(1.0), Some(1.25)));
+        assert!(!holds(Some(0.0), Some(1.0)) && !holds(Some(1.0), Some(0.0)));
+        assert!(!holds(Some(1.3), Some(1.0)) && !holds(None, None));
     }
 
     #[test]

@@ -278,11 +278,14 @@ fn parameters(page: &mut String, finding: &Reproduction, sweep: &Value) {
         let found =
             parameters.find(|p| p["reproduction"] == finding.name && p["parameter"] == knob.name);
         let (mut hold, mut fail) = (Vec::new(), Vec::new());
-        for (number, value) in knob.values.iter().enumerate() {
+        for value in knob.values {
             let Some(found) = found else { break };
             let rows = list(found, "rows").iter();
-            let mut met = rows.map(|row| row["values"][number]["met"] != false);
-            let place = if met.all(|met| met) {
+            let mut tried = rows.flat_map(|row| {
+                let values = list(row, "values").iter();
+                values.filter(|tried| tried["value"] == *value)
+            });
+            let place = if tried.all(|tried| tried["met"] != false) {
                 &mut hold
             } else {
                 &mut fail
@@ -368,5 +371,32 @@ fn published_figures_in_the_results_are_those_of_the_code() {
         assert_eq!(value["published"]["of"].as_f64(), row.published.of);
         assert_eq!(value["criterion"], row.criterion(), "{}", row.name);
         assert_eq!(value["unit"], row.unit.name());
+    }
+}
+
+#[test]
+fn the_sweep_has_every_value_of_every_parameter_and_row() {
+    let sweep = read("sweep.json");
+    for finding in findings::ALL {
+        for knob in finding.knobs {
+            let mut all = list(&sweep, "parameters").iter();
+            let found =
+                all.find(|p| p["reproduction"] == finding.name && p["parameter"] == knob.name);
+            let found = found.unwrap_or_else(|| panic!("{}: {}", finding.name, knob.name));
+            assert_eq!(found["documented"], knob.documented);
+            let rows = list(found, "rows");
+            assert_eq!(
+                rows.len(),
+                finding.rows.len(),
+                "{}: {}",
+                finding.name,
+                knob.name
+            );
+            for (row, known) in rows.iter().zip(finding.rows) {
+                assert_eq!(row["name"], known.name);
+                let tried = list(row, "values").iter().map(|tried| &tried["value"]);
+                assert!(tried.eq(knob.values), "{}: {}", finding.name, knob.name);
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::reproduce::measured::Run;
 use crate::reproduce::model::{Case, Criterion, Knob, Place, Published, Reproduction, Row, Unit};
+use stealtime_scheduler::time::Nanos;
 
 /// What is known of the finding.
 pub(super) static FINDING: Reproduction = Reproduction {
@@ -114,8 +115,12 @@ More readers, and readers that arrive behind the waiting writer; `pi` follows a 
     ],
 };
 
+/// The longest request, or the wait that goes on at the end if that is longer.
 fn longest(run: &Run<'_>) -> Option<f64> {
     let row = run.reports("high").into_iter().next()?;
     let requests = &row.guest.request_ns;
-    (requests.count > 0).then_some(requests.max as f64)
+    let done = (requests.count > 0).then_some(requests.max);
+    let waits = run.waits_at_end("high", "table")?.into_iter();
+    let longest = waits.map(Nanos::get).chain(done).max()?;
+    Some(longest as f64)
 }
