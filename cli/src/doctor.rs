@@ -9,7 +9,7 @@ use crate::show;
 use anyhow::anyhow;
 use std::fmt::{self, Write};
 use stealtime_scheduler::time::Nanos;
-use stealtime_sim::cost::{CostModel, Theft, median_of_chance};
+use stealtime_sim::cost::{CostModel, InvalidCosts, Theft, median_of_chance};
 use stealtime_sim::stored::Place;
 use stealtime_vmm::probe::{self, Cost, Costs, CourseCosts, Gaps, KvmStatus, MeasureError, Rights};
 
@@ -50,15 +50,19 @@ pub fn doctor(calibrate: bool, only_costs: bool) -> Outcome {
         if let Some(host) = &host {
             text.push_str(&host.to_string());
         }
-        let model = model(&costs.course, &host.unwrap_or_default());
+        let model = model(&costs.course, host.as_ref());
         if let Err(error) = model.check() {
             // What was measured is worth reading all the more.
             show::print(&text).not_kept()?;
+            let advice = match error {
+                InvalidCosts::MostTaken { .. } => {
+                    "nothing is stored; measure again when nothing else runs, or with --only-costs"
+                }
+                _ => "nothing is stored; measure again when nothing else runs",
+            };
             return Err(Failure::new(
                 Status::Machine,
-                anyhow!(error).context(
-                    "nothing is stored; measure again when nothing else runs, or with --only-costs",
-                ),
+                anyhow!(error).context(advice),
             ));
         }
         model.store(place.path()).not_kept()?;
@@ -72,10 +76,13 @@ pub fn doctor(calibrate: bool, only_costs: bool) -> Outcome {
     Ok(Status::Done)
 }
 
-/// What the host itself does, as the cost model has it. By default nothing is known of it.
-#[derive(Debug, Default)]
+/// What the host itself does, as the cost model has it.
+#[derive(Debug)]
 struct Host {
     interference: Vec<Theft>,
+    /// How much of each core it says that it takes, in millionths.
+    told_ppm: u64,
+    /// None if it never took a core from one thread for another.
     slice: Option<Cost>,
 }
 
@@ -86,8 +93,10 @@ impl Host {
             every: Nanos(gaps.every_ns),
             told: gaps.told,
         };
+        let found = probe::interference()?;
         Ok(Self {
-            interference: probe::interference()?.into_iter().map(theft).collect(),
+            interference: found.gaps.into_iter().map(theft).collect(),
+            told_ppm: found.told_ppm,
             slice: probe::host_slice()?,
         })
     }
@@ -98,7 +107,6 @@ impl fmt::Display for Host {
         writeln!(f, "\nThe host itself, measured just now")?;
         let each = self.interference.iter();
         let taken: f64 = each.clone().map(Theft::part).sum();
-        let told: f64 = each.clone().filter(|t| t.told).map(Theft::part).sum();
         let often: f64 = each
             .clone()
             .map(|theft| 1e9 / theft.every.get() as f64)
@@ -107,9 +115,9 @@ impl fmt::Display for Host {
             Some(longest) => writeln!(
                 f,
                 "  takes of each core         {:.2} %, {often:.1} times a second, for up to about {longest}\n  \
-                 and tells of it            {:.2} %, as run delay; interrupts, and what it does not get itself, are the rest",
+                 and tells of it            {:.2} %, as run delay; the rest is interrupts, and what a hypervisor below it takes",
                 taken * 100.0,
-                told * 100.0
+                self.told_ppm as f64 / 1e4
             )?,
             None => writeln!(f, "  takes of each core         nothing")?,
         }
@@ -251,7 +259,6 @@ fn about_course(costs: &CourseCosts) -> String {
         ("grant of an idle core until it is there", costs.wake_up),
         ("from there until the first call", costs.first_call),
         ("the same with an interrupt", costs.interrupted_call),
-        ("from there until the interrupt's handler", costs.handler),
         ("entry until the next call", costs.call),
         ("entry until the next halt", costs.halt),
         ("call that raises an interrupt until entry", costs.handling),
@@ -261,21 +268,26 @@ fn about_course(costs: &CourseCosts) -> String {
         ("timer that is armed before all others", costs.timer_wake),
     ];
     let mut text = String::from("  in the course of a run\n");
-    for (what, cost) in rows {
-        let _ = writeln!(
-            text,
-            "    {what:42}{:>7}  {:>9}  {:>7}",
-            Nanos(cost.median_ns),
-            Nanos(cost.p99_ns),
-            cost.samples
-        );
+    let rows = rows.map(|(what, cost)| (what, Some(cost)));
+    let handler = "its arrival until the interrupt's handler";
+    for (what, cost) in rows.into_iter().chain([(handler, costs.until_handler)]) {
+        let _ = match cost {
+            Some(cost) => writeln!(
+                text,
+                "    {what:42}{:>7}  {:>9}  {:>7}",
+                Nanos(cost.median_ns),
+                Nanos(cost.p99_ns),
+                cost.samples
+            ),
+            None => writeln!(text, "    {what:42}not known: nor is the guest's clock"),
+        };
     }
     text
 }
 
-/// The cost model of this machine: medians in the course of a run, and what the host does; what cannot be measured
-/// apart is as on bare hardware.
-fn model(costs: &CourseCosts, host: &Host) -> CostModel {
+/// The cost model of this machine: medians in the course of a run, and what the host does if that is known; what
+/// cannot be measured apart is as on bare hardware.
+fn model(costs: &CourseCosts, host: Option<&Host>) -> CostModel {
     let bare = CostModel::bare_hardware();
     let median = |cost: Cost| Nanos(cost.median_ns);
     let take_over = median(costs.take_over);
@@ -283,19 +295,25 @@ fn model(costs: &CourseCosts, host: &Host) -> CostModel {
     let timer_spread = spread(costs.timer);
     let load = median(costs.first_call) - median(costs.call);
     // A round trip is measured as a whole. It is shared out as on bare hardware, as far as that fits to when a handler
-    // begins: an entry and an injection are over then, and each is no longer than with what comes after.
+    // begins if that is known: an entry and an injection are over then, and each is no longer than with what comes
+    // after.
     let round_trip = median(costs.call) - op;
+    let halt = median(costs.halt) - op;
     let interrupt = median(costs.interrupted_call) - median(costs.first_call);
-    let until_handler = median(costs.handler) - load;
-    let entry = Nanos(round_trip.get() * bare.entry.get() / (bare.exit + bare.entry).get())
+    let share = Nanos(round_trip.get() * bare.entry.get() / (bare.exit + bare.entry).get());
+    let until_handler = costs
+        .until_handler
+        .map_or(share + interrupt, |cost| median(cost) - load);
+    let entry = share
         .max(until_handler - interrupt)
         .min(until_handler)
-        .min(round_trip);
+        .min(round_trip)
+        .min(halt);
     let injection = (until_handler - entry).min(interrupt);
     CostModel {
         name: MEASURED.into(),
         exit: round_trip - entry,
-        halt_exit: median(costs.halt) - op - entry,
+        halt_exit: halt - entry,
         entry,
         load,
         handling: median(costs.handling),
@@ -312,8 +330,8 @@ fn model(costs: &CourseCosts, host: &Host) -> CostModel {
         timer_work: median(costs.timer_work),
         timer_wake: median(costs.timer_wake),
         op,
-        host_slice: host.slice.map_or(Nanos::ZERO, median),
-        interference: host.interference.clone(),
+        host_slice: host.and_then(|host| host.slice).map_or(Nanos::ZERO, median),
+        interference: host.map_or_else(Vec::new, |host| host.interference.clone()),
     }
 }
 
@@ -355,7 +373,7 @@ mod tests {
                 wake_up: cost(9_000),
                 first_call: cost(95_000),
                 interrupted_call: cost(140_000),
-                handler: cost(35_000),
+                until_handler: Some(cost(35_000)),
                 call: cost(90_040),
                 halt: cost(50_040),
                 handling: cost(3_000),
@@ -378,6 +396,7 @@ mod tests {
                 theft(90_000, 90_000_000, false),
                 theft(3_000_000, 1_000_000_000, true),
             ],
+            told_ppm: 2_900,
             slice: Some(Cost {
                 samples: 99,
                 median_ns: 4_000_000,
@@ -389,13 +408,13 @@ mod tests {
 
     #[test]
     fn what_the_host_does_is_in_the_model_and_told() {
-        let measured = model(&costs().course, &host());
+        let measured = model(&costs().course, Some(&host()));
         assert_eq!(measured.interference, host().interference);
         assert_eq!(measured.host_slice, Nanos::from_millis(4));
         let text = host().to_string();
         for word in [
             "0.40 %",
-            "0.30 %, as run delay",
+            "0.29 %, as run delay",
             "12.1 times a second",
             "up to about 3.00 ms",
             "4.00 ms at a time",
@@ -418,16 +437,19 @@ mod tests {
         };
         assert!(still.to_string().contains("nothing"), "{still}");
         // Nothing was asked for.
-        let unknown = model(&costs().course, &Host::default());
+        let unknown = model(&costs().course, None);
         assert_eq!(unknown.interference, []);
         assert_eq!(unknown.host_slice, Nanos::ZERO);
-        // The host never switched.
-        assert!(Host::default().to_string().contains("did not get the core"));
+        let stubborn = Host {
+            slice: None,
+            ..host()
+        };
+        assert!(stubborn.to_string().contains("did not get the core"));
     }
 
     #[test]
     fn a_measured_model_adds_up_to_what_was_measured_and_can_be_used() {
-        let model = model(&costs().course, &host());
+        let model = model(&costs().course, Some(&host()));
         assert_eq!(model.exit + model.entry, Nanos(90_000));
         assert_eq!(model.halt_exit + model.entry, Nanos(50_000));
         assert_eq!(model.injection + model.handler, Nanos(45_000));
@@ -445,18 +467,35 @@ mod tests {
             (20_000, 15_040, 0),
             (35_000, 30_000, 40),
             (60_000, 30_000, 25_040),
-            (100_000, 50_040, 45_000),
+            (90_000, 40_040, 45_000),
         ] {
             let mut course = costs().course;
-            course.handler.median_ns = handler_ns;
-            let model = model(&course, &host());
+            course.until_handler = Some(Cost {
+                median_ns: handler_ns,
+                ..course.first_call
+            });
+            let model = model(&course, Some(&host()));
             assert_eq!(model.entry, Nanos(entry), "{handler_ns}");
             assert_eq!(model.injection, Nanos(injection), "{handler_ns}");
             let until_handler = model.load + model.entry + model.injection;
             assert_eq!(until_handler, Nanos(handler_ns));
             assert_eq!(model.exit + model.entry, Nanos(90_000));
+            assert_eq!(model.halt_exit + model.entry, Nanos(50_000));
             assert_eq!(model.injection + model.handler, Nanos(45_000));
         }
+    }
+
+    #[test]
+    fn where_nobody_knows_when_a_handler_begins_all_is_as_on_bare_hardware() {
+        let mut course = costs().course;
+        course.until_handler = None;
+        let model = model(&course, None);
+        assert_eq!(model.entry, Nanos(30_000));
+        assert_eq!(
+            (model.injection, model.handler),
+            (Nanos(45_000), Nanos::ZERO)
+        );
+        assert!(about_course(&course).contains("not known"));
     }
 
     #[test]
@@ -469,7 +508,7 @@ mod tests {
                 p90_ns,
                 p99_ns: 20_000_000,
             };
-            let model = model(&course, &host());
+            let model = model(&course, Some(&host()));
             let median = model.clone().without_chance().timer.get();
             assert!(median.abs_diff(60_000) <= 1, "{p90_ns}: {median}");
             // Of an exponential distribution from 0 the 90th percentile is at 3.32 medians.
@@ -484,8 +523,9 @@ mod tests {
     fn what_a_busy_machine_measured_the_wrong_way_round_is_no_negative_cost() {
         let mut odd = costs().course;
         std::mem::swap(&mut odd.first_call, &mut odd.call);
+        odd.until_handler = Some(std::mem::replace(&mut odd.halt, odd.call));
         odd.op.median_ns = 0;
-        let model = model(&odd, &host());
+        let model = model(&odd, Some(&host()));
         assert_eq!(model.load, Nanos::ZERO);
         let round_trip = Nanos(odd.call.median_ns - 1);
         assert_eq!(model.exit + model.entry, round_trip);

@@ -33,7 +33,7 @@ pub const fn lowest(bucket: usize) -> u64 {
 
 /// The value halfway between the least of a bucket and that of the next.
 #[must_use]
-pub const fn bucket_middle(bucket: usize) -> u64 {
+pub const fn middle(bucket: usize) -> u64 {
     u64::midpoint(lowest(bucket), lowest(bucket + 1))
 }
 
@@ -47,7 +47,7 @@ mod tests {
             let b = bucket(value);
             assert!(lowest(b) <= value, "{value}");
             assert!(value - lowest(b) <= value / 16, "{value}");
-            assert!(bucket(bucket_middle(b)) == b);
+            assert!(bucket(middle(b)) == b);
             assert!(b + 1 == BUCKETS || value < lowest(b + 1), "{value}");
         }
     }

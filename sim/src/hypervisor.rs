@@ -81,7 +81,9 @@ impl Machine<'_> {
 
     /// Tells of the interrupts that the guest took in this stay, unless it was told already.
     pub(crate) fn tell_handled(&mut self, vcpu: VcpuId) {
+        let now = self.now;
         let entry = self.vcpu(vcpu);
+        entry.give_back_interrupts(now);
         if let Some(at) = entry.handled.take() {
             let more = entry.pending != [0; 4];
             self.tell_from(vcpu, Input::InterruptsTaken { vcpu, at, more });

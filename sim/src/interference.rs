@@ -61,8 +61,8 @@ struct Core {
     sources: Vec<Source>,
     /// The core is taken until then.
     taken_until: Nanos,
-    /// Whether the host tells of what is going on.
-    told: bool,
+    /// How much the host tells of what began since the core was last free, the last of it at the end.
+    told: Nanos,
 }
 
 impl Core {
@@ -102,7 +102,7 @@ impl Interference {
                 })
                 .collect(),
             taken_until: Nanos::ZERO,
-            told: false,
+            told: Nanos::ZERO,
         };
         Self {
             cores: (0..).map(core).take(cores).collect(),
@@ -117,26 +117,27 @@ impl Interference {
 
     /// What of that the host tells of.
     pub(crate) fn left_and_told(&self, core: CoreId, now: Nanos) -> Nanos {
-        if self.cores[core.index()].told {
-            self.left(core, now)
-        } else {
-            Nanos::ZERO
-        }
+        self.left(core, now).min(self.cores[core.index()].told)
     }
 
-    /// The core is taken from now on by all sources whose time has come.
-    fn take(&mut self, core: CoreId, now: Nanos) -> Taken {
+    /// The core, which somebody has or not, is taken from now on by all sources whose time has come. Of what the host
+    /// does not tell of most is done for the sake of who runs, and nothing of it comes to a core that idles.
+    fn take(&mut self, core: CoreId, busy: bool, now: Nanos) -> Taken {
         let core = &mut self.cores[core.index()];
-        core.told &= core.taken_until > now;
+        if core.taken_until <= now {
+            core.told = Nanos::ZERO;
+        }
         let mut taken = Taken::default();
         for source in core.sources.iter_mut().filter(|source| source.next <= now) {
             let length = source.begins(now);
-            taken.length += length;
             if source.theft.told {
                 taken.told += length;
-                core.told = true;
+            }
+            if source.theft.told || busy {
+                taken.length += length;
             }
         }
+        core.told += taken.told;
         core.taken_until = core.taken_until.max(now) + taken.length;
         taken.next = core.next();
         taken
@@ -166,11 +167,12 @@ impl Machine<'_> {
     /// ([`Machine::granted`]).
     pub(crate) fn theft(&mut self, core: CoreId) {
         let now = self.now;
-        let Taken { length, told, next } = self.interference.take(core, now);
+        let on_it = self.dispatcher.on_core(core);
+        let Taken { length, told, next } = self.interference.take(core, on_it.is_some(), now);
         if let Some(next) = next {
             self.queue.set(Slot::Theft(core), next);
         }
-        let Some(vcpu) = self.dispatcher.on_core(core) else {
+        let Some(vcpu) = on_it else {
             return;
         };
         let entry = self.vcpu(vcpu);
@@ -230,23 +232,48 @@ mod tests {
             told: false,
             ..LONG
         };
-        let (begin, later) = (Nanos::from_secs(60), Nanos::from_secs(61));
+        let begin = Nanos::from_secs(60);
         for (theft, told) in [(LONG, true), (untold, false)] {
             let mut interference = Interference::new(&[theft], 1, 1);
-            let taken = interference.take(CORES[0], begin);
+            let taken = interference.take(CORES[0], true, begin);
             assert!(taken.length > Nanos::ZERO);
             let expected = if told { taken.length } else { Nanos::ZERO };
             assert_eq!(taken.told, expected);
             assert_eq!(interference.left(CORES[0], begin), taken.length);
             assert_eq!(interference.left_and_told(CORES[0], begin), expected);
+            // On a core that idles it is only what another thread takes.
+            let mut idle = Interference::new(&[theft], 1, 1);
+            assert_eq!(idle.take(CORES[0], false, begin).length, expected);
         }
-        // One that is over does not make the next one known.
-        let mut both = Interference::new(&[LONG, untold], 1, 1);
-        both.cores[0].sources[1].next = later;
-        both.take(CORES[0], begin);
-        both.cores[0].sources[0].next = Nanos::from_secs(99);
-        assert!(both.take(CORES[0], later).length > Nanos::ZERO);
-        assert_eq!(both.left_and_told(CORES[0], later), Nanos::ZERO);
+    }
+
+    #[test]
+    fn where_one_that_is_told_and_one_that_is_not_overlap_each_counts_for_its_length() {
+        let untold = Theft {
+            told: false,
+            ..LONG
+        };
+        let (begin, later) = (Nanos::from_secs(60), Nanos::from_secs(60) + Nanos(500_000));
+        for first in [0, 1] {
+            let mut both = Interference::new(&[LONG, untold], 1, 1);
+            let mut length = |entry: usize, now| {
+                both.cores[0].sources[entry].next = now;
+                both.cores[0].sources[1 - entry].next = Nanos::from_secs(99);
+                both.take(CORES[0], true, now)
+            };
+            let (one, other) = (length(first, begin), length(1 - first, later));
+            let told = one.told + other.told;
+            assert!(told > Nanos::ZERO && told < one.length + other.length);
+            assert_eq!(both.left_and_told(CORES[0], later), told);
+            let over = begin + one.length + other.length;
+            assert_eq!(both.left_and_told(CORES[0], over - Nanos(7)), Nanos(7));
+            assert_eq!(both.left_and_told(CORES[0], over), Nanos::ZERO);
+            // The next one begins anew.
+            both.cores[0].sources[1].next = over;
+            both.cores[0].sources[0].next = Nanos::from_secs(99);
+            both.take(CORES[0], true, over);
+            assert_eq!(both.left_and_told(CORES[0], over), Nanos::ZERO);
+        }
     }
 
     /// When thefts on a core begin within ten seconds, and how long they are.
@@ -255,7 +282,7 @@ mod tests {
         let mut found = Vec::new();
         let mut next = interference.cores[core.index()].next();
         while let Some(now) = next.filter(|now| *now < Nanos::from_secs(10)) {
-            let taken = interference.take(core, now);
+            let taken = interference.take(core, true, now);
             found.push((now, taken.length));
             next = taken.next;
         }
@@ -335,12 +362,12 @@ mod tests {
     #[test]
     fn lengths_add_up_where_one_theft_falls_into_another() {
         let mut interference = Interference::new(&[LONG], 1, 1);
-        let first = interference.take(CORES[0], Nanos::from_secs(60));
+        let first = interference.take(CORES[0], true, Nanos::from_secs(60));
         assert!(first.length >= Nanos(2_000_000) && first.next.is_some());
         // It is due again long before, as far as the source is concerned.
         let later = Nanos::from_secs(60) + Nanos(1_000);
         interference.cores[0].sources[0].next = later;
-        let second = interference.take(CORES[0], later);
+        let second = interference.take(CORES[0], true, later);
         let left = interference.left(CORES[0], later);
         assert_eq!(left + Nanos(1_000), first.length + second.length);
         assert_eq!(

@@ -130,6 +130,8 @@ pub(crate) struct Vcpu<'plan> {
     pub(crate) from: Nanos,
     /// Interrupts that wait to be taken, one bit a vector.
     pub(crate) pending: [u64; 4],
+    /// Those that it takes, or took, with its last entry.
+    taken: [u64; 4],
     /// An interrupt came since the last wait for one.
     pub(crate) interrupted: bool,
     /// When it handled interrupts of which the hypervisor does not know yet that they are taken. Later than now
@@ -173,6 +175,7 @@ impl<'plan> Vcpu<'plan> {
             task: Task::Host(0),
             from: Nanos::ZERO,
             pending: [0; 4],
+            taken: [0; 4],
             interrupted: false,
             handled: None,
             underway: None,
@@ -316,14 +319,29 @@ impl<'plan> Vcpu<'plan> {
 
     /// The guest takes the interrupts that wait for it; the answer is how many.
     pub(crate) fn take_interrupts(&mut self) -> u32 {
-        let taken = std::mem::take(&mut self.pending);
-        let count = taken.iter().map(|word| word.count_ones()).sum();
+        self.taken = std::mem::take(&mut self.pending);
+        let count = count(self.taken);
         self.interrupted |= count > 0;
         self.view.interrupts += u64::from(count);
         count
     }
 
+    /// If the entry ends before the handlers have run, their interrupts wait as before it. Of several the last
+    /// handler counts for all.
+    pub(crate) fn give_back_interrupts(&mut self, now: Nanos) {
+        if self.handled.take_if(|at| *at > now).is_some() {
+            let words = self.pending.iter_mut().zip(self.taken);
+            words.for_each(|(pending, taken)| *pending |= taken);
+            self.view.interrupts -= u64::from(count(self.taken));
+        }
+    }
+
     pub(crate) const fn lock_id(&self, lock: u16) -> GuestLockId {
         GuestLockId::new(self.vm, lock)
     }
+}
+
+/// How many vectors these are.
+fn count(vectors: [u64; 4]) -> u32 {
+    vectors.iter().map(|word| word.count_ones()).sum()
 }

@@ -110,8 +110,8 @@ pub trait Cpu: Send {
     /// entry that a kick prevents leaves it waiting.
     fn interrupts_queued(&self) -> Queued;
 
-    /// When the guest began to handle its last interrupt, if it is `now` now.
-    fn interrupt_handled_at(&self, now: Nanos) -> Nanos;
+    /// How long ago the guest began to handle its last interrupt.
+    fn interrupt_handled_ago(&self) -> Nanos;
 
     /// Sets or clears the preempt-pending word of the shared page.
     fn set_preempt_pending(&mut self, pending: bool);

@@ -209,9 +209,8 @@ impl Cpu for MockCpu {
     }
 
     /// At the entry.
-    fn interrupt_handled_at(&self, now: Nanos) -> Nanos {
-        let ago = monotonic_ns().saturating_sub(self.handled);
-        Nanos(now.get().saturating_sub(ago))
+    fn interrupt_handled_ago(&self) -> Nanos {
+        Nanos(monotonic_ns().saturating_sub(self.handled))
     }
 
     fn set_preempt_pending(&mut self, pending: bool) {

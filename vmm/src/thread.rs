@@ -281,7 +281,9 @@ impl<'a, C: Cpu> VcpuThread<'a, C> {
         if self.interrupts == Queued::Some {
             self.interrupts = self.cpu.interrupts_queued();
             if self.interrupts == Queued::None {
-                let at = self.cpu.interrupt_handled_at(self.engine.clock.now());
+                // In this order: what the host takes between the two makes it late, which is noticed, not early.
+                let ago = self.cpu.interrupt_handled_ago();
+                let at = self.engine.clock.now() - ago;
                 // Whether more wait is seen where none can be raised meanwhile.
                 let more = false;
                 self.say(Input::InterruptsTaken { vcpu, at, more });

@@ -40,12 +40,15 @@ impl Dispatcher {
             Input::Block { vcpu, on } => self.block(vcpu, on, out),
             Input::Interrupt { to, vector, from } => self.interrupt(to, vector, from, out),
             Input::InterruptsTaken { vcpu, at, more } => {
-                if !more {
-                    self.vcpu(vcpu).pending_interrupts = 0;
-                }
+                let now = self.now;
+                let entry = self.vcpu(vcpu);
                 // Its clock is known with an error; what cannot have been is not told.
-                let since = self.vcpus[vcpu.index()].interrupted_since;
-                let at = at.max(since).min(self.now);
+                let at = at.max(entry.interrupted_since).min(now);
+                if more {
+                    entry.interrupted_since = at;
+                } else {
+                    entry.pending_interrupts = 0;
+                }
                 self.emit(out, vcpu, EventKind::InterruptsTaken { at });
             }
             Input::ArmPeriodic {

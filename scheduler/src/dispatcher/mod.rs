@@ -157,7 +157,7 @@ struct Vcpu {
     /// What it ran beyond its turns by grace, and has not repaid.
     borrowed: Nanos,
     pending_interrupts: u32,
-    /// When the first of them was raised.
+    /// Before this none of them can have been handled: the first was raised then, or the handler of another ran.
     interrupted_since: Nanos,
     periodic: Option<(Nanos, u8)>,
     standing: Standing,

@@ -115,12 +115,15 @@ fn plan() -> impl Strategy<Value = Plan> {
 /// A few short ones a millisecond, so that they fall into everything and each other, and some that are longer than
 /// most slices.
 fn thefts() -> Vec<Theft> {
-    let theft = |length, every| Theft {
+    let theft = |length, every, told| Theft {
         length: Nanos(length),
         every: Nanos(every),
-        told: true,
+        told,
     };
-    vec![theft(60_000, 300_000), theft(4_000_000, 25_000_000)]
+    vec![
+        theft(60_000, 300_000, true),
+        theft(4_000_000, 25_000_000, false),
+    ]
 }
 
 proptest! {

@@ -133,10 +133,9 @@ impl Cpu for GuestCpu {
         }
     }
 
-    fn interrupt_handled_at(&self, now: Nanos) -> Nanos {
+    fn interrupt_handled_ago(&self) -> Nanos {
         let handled = self.page.get().interrupt_tsc.load(Ordering::Relaxed);
-        let ago = self.clock.map_or(0, |clock| clock.ns_since(handled));
-        Nanos(now.get().saturating_sub(ago))
+        Nanos(self.clock.map_or(0, |clock| clock.ns_since(handled)))
     }
 
     fn set_preempt_pending(&mut self, pending: bool) {

@@ -6,9 +6,11 @@
 use super::costs::MeasureError;
 use super::rights::cores;
 use super::sample::Cost;
-use super::together::together;
+use super::threads::pin;
 use crate::host::monotonic_ns;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{io, thread};
 
 /// How long both run.
 const LENGTH_NS: u64 = 400_000_000;
@@ -20,9 +22,30 @@ const LENGTH_NS: u64 = 400_000_000;
 /// If the host does not let a thread be bound to a core.
 pub fn host_slice() -> Result<Option<Cost>, MeasureError> {
     let core = cores().last().copied().unwrap_or(0);
-    let there = AtomicUsize::new(usize::MAX);
-    let switches = together(&[core, core], |me| arrivals(me, &there))?;
-    Ok(Cost::of(stays(switches.concat())))
+    let (start, there) = (Barrier::new(2), AtomicUsize::new(usize::MAX));
+    let run = |me| {
+        start.wait();
+        arrivals(me, &there)
+    };
+    let switches: io::Result<Vec<u64>> = thread::scope(|scope| {
+        let run = &run;
+        let first = thread::Builder::new().spawn_scoped(scope, move || {
+            pin(core)?;
+            // On the same core: a thread begins with the place of the one that started it.
+            let second = thread::Builder::new().spawn_scoped(scope, move || run(1))?;
+            let mine = run(0);
+            Ok([mine, ended(second)].concat())
+        })?;
+        ended(first)
+    });
+    Ok(Cost::of(stays(switches?)))
+}
+
+fn ended<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    match thread.join() {
+        Ok(found) => found,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
 }
 
 /// When this thread found itself on the core after the other one.

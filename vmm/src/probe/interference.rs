@@ -1,9 +1,9 @@
 //! What the host takes of the cores: gaps in the time of guests that only compute.
 //!
-//! One vCPU on each core, all at once for ten seconds, with no more rights than those of a run have. What they do not
-//! get, a run on these cores would not get either, whether another process had it, the kernel's own interrupts, or the
-//! hypervisor below. It is looked for from within a guest, because there an interrupt of the host costs an exit and an
-//! entry besides: where these are dear, several times what it takes of a thread.
+//! One vCPU on each core, all at once for ten seconds. What they do not get, a run on all of these cores would not get
+//! either, whether another process had it, the kernel's own interrupts, the hypervisor below, or the thread that conducts
+//! the run. It is looked for from within a guest, because there an interrupt of the host costs an exit and an entry
+//! besides.
 //!
 //! The guest times stretches of work that all have one length; what one took more than half of them do is a gap. What
 //! is shorter than 16 µs does not count: it cannot be told from work that goes slower, as beside a busy sibling.
@@ -16,10 +16,10 @@ use super::plan::plan;
 use super::rights::cores;
 use crate::backend::KvmBackend;
 use std::sync::atomic::AtomicBool;
-use stealtime_guest::hist::{BUCKETS, bucket_middle};
+use stealtime_guest::hist::middle;
 use stealtime_guest::op::{Length, Step};
 use stealtime_scheduler::time::Nanos;
-use stealtime_workloads::run::{Backend, Entry, Observer, Outcome};
+use stealtime_workloads::run::{Backend, Entry, Observer};
 
 /// How long the guests look.
 const LENGTH: Nanos = Nanos::from_secs(10);
@@ -37,9 +37,19 @@ pub struct Gaps {
     pub length_ns: u64,
     /// How often one comes on each core: once in so many nanoseconds on average.
     pub every_ns: u64,
-    /// Whether the host tells the threads that it took this: their run delay grows by it. Of its own interrupts, and
-    /// of what a hypervisor below takes, it tells nothing.
+    /// Whether this is what the host tells the threads that it took: their run delay grows by it. Known is only how
+    /// much that is in all; it is taken to be the longest. Of its own interrupts, and of what a hypervisor below
+    /// takes, it tells nothing.
     pub told: bool,
+}
+
+/// What the host does to its cores.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Interference {
+    /// By octaves of length, the shortest first.
+    pub gaps: Vec<Gaps>,
+    /// How much of each core the host said that it took, in millionths.
+    pub told_ppm: u64,
 }
 
 /// What the host takes of each core, by octaves of length from 16 µs on, the shortest first. Octaves with fewer than
@@ -47,7 +57,7 @@ pub struct Gaps {
 ///
 /// # Errors
 /// If KVM or the host does not do its part.
-pub fn interference() -> Result<Vec<Gaps>, MeasureError> {
+pub fn interference() -> Result<Interference, MeasureError> {
     let cores = cores();
     let work = [
         Step::Repeat(0),
@@ -60,11 +70,24 @@ pub fn interference() -> Result<Vec<Gaps>, MeasureError> {
     let plan = plan(("null", &[]), &cores, LENGTH, &programs);
     let seen = KvmBackend.run(&plan, &AtomicBool::new(false), &mut Deaf)?;
     let core_ns = LENGTH.get() * cores.len() as u64;
-    Ok(by_octave(
-        &gaps(&stretches(&seen)),
-        core_ns,
-        seen.quality.host_interference_ns,
-    ))
+    let told_ns = seen.quality.host_interference_ns;
+    let found = seen
+        .guests
+        .iter()
+        .flat_map(|guest| gaps(&guest.request_hist));
+    let mut found: Vec<_> = found.collect();
+    found.sort_unstable();
+    let counted = seen.guests.iter().flat_map(|guest| &guest.request_hist);
+    let stretches: u64 = counted.map(|count| u64::from(*count)).sum();
+    if !seen.failures.is_empty() || stretches * STRETCH_NS * 10 < core_ns {
+        return Err(MeasureError::NoSamples {
+            what: "what the host takes",
+        });
+    }
+    Ok(Interference {
+        gaps: by_octave(&found, core_ns, told_ns),
+        told_ppm: told_ns * 1_000 / (core_ns / 1_000),
+    })
 }
 
 /// Nothing of the run but its outcome is of interest.
@@ -74,32 +97,20 @@ impl Observer for Deaf {
     fn entries(&mut self, _entries: &[Entry]) {}
 }
 
-/// How many stretches of all guests lasted for so long, by the buckets of the guests' histogram.
-fn stretches(seen: &Outcome) -> Vec<u64> {
-    let mut counts = vec![0; BUCKETS];
-    for guest in &seen.guests {
-        for (sum, count) in counts.iter_mut().zip(&guest.request_hist) {
-            *sum += u64::from(*count);
-        }
-    }
-    counts
-}
-
-/// The gaps in stretches that would else last as long as half of them do: their lengths, ascending, and how many.
-fn gaps(stretches: &[u64]) -> Vec<(u64, u64)> {
-    let all: u64 = stretches.iter().sum();
+/// The gaps in a guest's stretches, which would else last as long as half of them do: their lengths, ascending, and
+/// how many.
+fn gaps(stretches: &[u32]) -> Vec<(u64, u64)> {
+    let counted = stretches.iter().map(|count| u64::from(*count));
+    let all: u64 = counted.clone().sum();
     let mut so_far = 0;
-    let undisturbed = stretches.iter().position(|count| {
+    let undisturbed = counted.clone().position(|count| {
         so_far += count;
         so_far * 2 > all
     });
-    let usual = bucket_middle(undisturbed.unwrap_or(0));
-    let counted = stretches
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0);
+    let usual = middle(undisturbed.unwrap_or(0));
+    let counted = counted.enumerate().filter(|(_, count)| *count > 0);
     counted
-        .map(|(bucket, count)| (bucket_middle(bucket).saturating_sub(usual), *count))
+        .map(|(bucket, count)| (middle(bucket).saturating_sub(usual), count))
         .filter(|(length, _)| *length >= SHORTEST_NS)
         .collect()
 }
@@ -120,15 +131,18 @@ fn by_octave(gaps: &[(u64, u64)], core_ns: u64, told_ns: u64) -> Vec<Gaps> {
     }
     groups.extend((few.1 > 0).then_some(few));
     // Other threads have a core for longer than interrupts do: of what was told the longest come first.
-    let mut untold = told_ns;
+    let mut left = told_ns;
     let mut told: Vec<Gaps> = Vec::new();
     for (total, count) in groups.into_iter().rev() {
+        let fits = left >= total.div_ceil(2);
+        if fits {
+            left = left.saturating_sub(total);
+        }
         told.push(Gaps {
             length_ns: total / count,
             every_ns: core_ns / count,
-            told: untold >= total / 2,
+            told: fits,
         });
-        untold = untold.saturating_sub(total);
     }
     told.reverse();
     told
@@ -137,7 +151,7 @@ fn by_octave(gaps: &[(u64, u64)], core_ns: u64, told_ns: u64) -> Vec<Gaps> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stealtime_guest::hist::bucket;
+    use stealtime_guest::hist::{BUCKETS, bucket};
 
     /// Length, every, and whether it was told.
     fn octaves(gaps: &[(u64, u64)], core_ns: u64, told_ns: u64) -> Vec<(u64, u64, bool)> {
@@ -187,6 +201,8 @@ mod tests {
             found.map(|gaps| gaps.told).collect()
         };
         assert_eq!(told(0), [false, false, false]);
+        assert_eq!(told(900_000), [false, true, false]);
+        assert_eq!(told(9_000_000), [false, true, false]);
         assert_eq!(told(19_000_000), [false, false, true]);
         assert_eq!(told(21_100_000), [false, true, true]);
         assert_eq!(told(40_000_000), [true, true, true]);

@@ -15,12 +15,11 @@ mod sample;
 mod status;
 mod stays;
 mod threads;
-mod together;
 
 pub use costs::{Costs, MeasureError, measure};
 pub use course::CourseCosts;
 pub use host_slice::host_slice;
-pub use interference::{Gaps, interference};
+pub use interference::{Gaps, Interference, interference};
 pub use rights::{Rights, rights};
 pub use sample::Cost;
 pub use status::{KvmStatus, check};

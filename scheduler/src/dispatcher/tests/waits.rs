@@ -87,9 +87,11 @@ fn an_interrupt_is_handled_after_it_was_raised_and_before_it_is_told_whatever_th
     desk.tell(ms(4), interrupt(A));
     desk.tell(ms(6), taken(ms(2), true));
     assert!(handled(&desk, ms(3)));
-    desk.tell(ms(7), taken(ms(5), false));
+    desk.tell(ms(7), taken(ms(5), true));
     assert!(handled(&desk, ms(5)));
-    desk.tell(ms(8), interrupt(A));
+    desk.tell(ms(8), taken(ms(2), false));
+    assert!(handled(&desk, ms(5)));
+    desk.tell(ms(9), interrupt(A));
     desk.tell(ms(9), taken(ms(10), false));
     assert!(handled(&desk, ms(9)));
     desk.tell(ms(11), interrupt(A));
