@@ -223,11 +223,8 @@ fn measured(found: &RowOutcome) -> String {
     }
     let (rounds, held) = (found.rounds(), verdict.rounds_met);
     let there = found.results().len();
-    if there < rounds {
-        let _ = write!(
-            text,
-            " (of {there} of {rounds} rounds, the others have none)"
-        );
+    if (1..rounds).contains(&there) {
+        let _ = write!(text, " (a figure in {there} of {rounds} rounds)");
     }
     match verdict.met {
         None => {}

@@ -6,7 +6,7 @@ use stealtime_scheduler::time::Nanos;
 /// A delay by the host below this is not told from the platform's own costs.
 const IN_PASSING: Nanos = Nanos::from_micros(100);
 
-/// Tells times on a core of a run, less what the host took of them.
+/// Tells times of a run on one core, less what the host took of them, from whomever.
 ///
 /// What was taken may have begun before a time did: if it is longer than the whole time, nothing is known of it.
 /// Threads and timers may be kept waiting at once, so the greater of the two counts and not their sum. What the

@@ -1,7 +1,7 @@
 //! `--sweep`: each parameter of a finding varied around its documented value, the others as they are.
 //!
 //! In the simulator: what is asked is where an effect holds and where it vanishes, and virtual time answers
-//! that exactly.
+//! that in seconds.
 
 use super::model::{Knob, Reproduction};
 use super::outcome::{Outcome, show_ratio};
