@@ -1,8 +1,8 @@
 //! A vCPU's thread as the others see it: where it is, what waits for it, how to wake and kick it.
 
 use crate::cpu::Watch;
-use crate::interference::RunDelay;
 use crate::kick::Target;
+use crate::run_delay::RunDelay;
 use crate::runstate::{Nudge, RunState};
 use crate::vectors::VectorSet;
 use std::sync::{Arc, OnceLock};

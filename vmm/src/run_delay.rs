@@ -2,9 +2,9 @@
 //!
 //! The kernel counts for each thread the time that it was runnable and did not run
 //! (`/proc/self/task/TID/schedstat`, second field, nanoseconds). A vCPU's thread without a core
-//! sleeps and is not runnable, so whatever is counted was waited while it had one: other processes,
-//! interrupts, our own timer thread, and the few microseconds in which the thread before it goes to
-//! sleep. On its way to sleep, though, a thread is runnable without a core: the one that it woke often
+//! sleeps and is not runnable, so whatever is counted was waited while it had one: for other processes,
+//! our own timer thread, and for the few microseconds in which the thread before it goes to sleep. What interrupts and a
+//! hypervisor below take is not counted. On its way to sleep, though, a thread is runnable without a core: the one that it woke often
 //! takes its place at once, and it may wait for that one's whole stay. This is dropped
 //! ([`Seat::forget_delay`](crate::seat::Seat::forget_delay)). Under the policy `host` the same figure is the
 //! host's own scheduling.
