@@ -26,11 +26,14 @@ pub fn compare(arguments: &CompareArgs) -> Outcome {
     'rounds: for round in 1..=arguments.repeat {
         for ((plan, policy), done) in plans.iter().zip(&arguments.policies).zip(&mut reports) {
             let label = format!("{policy} {round}/{}", arguments.repeat);
+            // Every round has random lengths of its own, the same for all policies.
+            let mut plan = plan.clone();
+            plan.seed = plan.seed.wrapping_add(u64::from(round - 1));
             let directory = arguments
                 .output
                 .as_deref()
                 .map(|below| place(below, round, policy));
-            let ran = execute::run(&setting, plan, &label, remarks, directory.as_deref())?;
+            let ran = execute::run(&setting, &plan, &label, remarks, directory.as_deref())?;
             ran.kept.transpose()?;
             if interrupt::pressed() {
                 break 'rounds;

@@ -21,10 +21,14 @@ impl FromStr for CoreList {
             )
         };
         let mut cores = Vec::new();
+        let number = |text: &str| {
+            let number: u64 = text.trim().parse().map_err(|_| wrong())?;
+            u16::try_from(number)
+                .map_err(|_| format!("there is no core {number}: {} is the last", u16::MAX))
+        };
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let first: u16 = first.trim().parse().map_err(|_| wrong())?;
-            let last: u16 = last.trim().parse().map_err(|_| wrong())?;
+            let (first, last) = (number(first)?, number(last)?);
             if first > last {
                 return Err(wrong());
             }

@@ -56,7 +56,18 @@ impl Setting {
         let asked = self.conditions.cores.as_ref();
         let wanted = usize::from(self.scenario.cores);
         let cores = match self.backend {
-            Kind::Sim => cores::simulated(asked, wanted),
+            Kind::Sim => {
+                if let Some(CoreList(list)) = asked
+                    && let [only] = list[..]
+                    && only >= 2
+                {
+                    eprintln!(
+                        "note: `--cores {only}` is one core, that with the number {only}; {only} cores are 0-{}",
+                        only - 1
+                    );
+                }
+                cores::simulated(asked, wanted)
+            }
             Kind::Lab(choice) => {
                 let emulated = CoreList((0..choice.cores).collect());
                 cores::choose(asked, wanted, &emulated).bad_input()?

@@ -32,7 +32,16 @@ pub fn trace(arguments: &TraceArgs) -> Outcome {
         Err(TraceError::Write(error)) if show::unread(&error) => Ok(Status::Done),
         Err(error @ TraceError::Write(_)) => Err(error).not_kept(),
         Err(TraceError::Load(error)) => Err(error).bad_input(),
-        Ok(()) => Ok(Status::Done),
+        Ok(written) => {
+            if let (0, Some((first, last))) = (written.items, written.looked_at) {
+                eprintln!(
+                    "note: nothing that was asked for happened; the run was looked at from {:.3} s to {:.3} s",
+                    first.as_secs_f64(),
+                    last.as_secs_f64()
+                );
+            }
+            Ok(Status::Done)
+        }
     }
 }
 

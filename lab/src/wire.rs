@@ -61,12 +61,13 @@ struct ViolationOnWire {
 }
 
 /// All rules that can be broken.
-const VIOLATIONS: [Violation; 5] = [
+const VIOLATIONS: [Violation; 6] = [
     Violation::PickedNotReady,
     Violation::IdleWhileReady,
     Violation::NoSuchCore,
     Violation::EmptySlice,
     Violation::ChargeMismatch,
+    Violation::Failed,
 ];
 
 impl From<&Plan> for PlanOnWire {
@@ -269,7 +270,8 @@ mod tests {
                 | Violation::IdleWhileReady
                 | Violation::NoSuchCore
                 | Violation::EmptySlice
-                | Violation::ChargeMismatch => {}
+                | Violation::ChargeMismatch
+                | Violation::Failed => {}
             }
         }
     }

@@ -175,7 +175,7 @@ fn run(collector: &Collector, vcpus: &[VcpuReport], capacity: f64, outcome: &Out
     let progress: f64 = vcpus.iter().map(|v| v.guest.progress_ns as f64).sum();
     let interference: u64 = vcpus.iter().map(|v| v.host_delay_ns).sum();
     RunReport {
-        jain: jain(vcpus.iter().filter_map(VcpuReport::received)),
+        jain: jain(vcpus.iter().filter_map(|vcpu| vcpu.received(vcpus.len()))),
         used: vcpus.iter().map(|v| v.share).sum(),
         throughput: part(progress, capacity),
         events: collector.events,

@@ -265,12 +265,16 @@ impl Collector {
         if self.accounts[vcpu].state.on_core() {
             self.leave_core(vcpu);
         }
+        let waiting = &self.accounts[vcpu].waiting;
+        let granted = waiting.as_ref().and_then(|waiting| waiting.granted);
         self.enter_state(vcpu, State::Run);
         self.end_wait(vcpu, true);
         self.accounts[vcpu].core = core.index();
         if self.scheduled_by == ScheduledBy::Policy {
             let priority = self.accounts[vcpu].at_kernel_priority;
-            self.timeline.enter(self.now, core.index(), vcpu, priority);
+            let granted = granted.unwrap_or(self.now);
+            self.timeline
+                .arrive(granted, self.now, core.index(), vcpu, priority);
         }
     }
 
@@ -330,7 +334,8 @@ impl Collector {
             Waits::Host | Waits::HostLock(..) | Waits::GuestLock(_) => State::Blocked,
         };
         self.enter_state(vcpu, state);
-        if state == State::Blocked {
+        // In a guest's own lock it waits for its guest, not for the hypervisor.
+        if matches!(waits, Waits::Host | Waits::HostLock(..)) {
             self.accounts[vcpu].stalls.begin(self.now, waits);
         }
     }

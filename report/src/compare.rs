@@ -9,7 +9,7 @@ pub mod stats;
 mod tests;
 mod text;
 
-use crate::model::{Report, VcpuReport};
+use crate::model::{FORMAT_VERSION, Report, VcpuReport};
 use serde::{Deserialize, Serialize};
 use stats::Estimate;
 
@@ -79,6 +79,8 @@ pub struct Column {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
+    /// [`FORMAT_VERSION`](crate::model::FORMAT_VERSION).
+    pub format_version: u32,
     /// The scenario.
     pub scenario: String,
     /// What ran it.
@@ -239,6 +241,7 @@ impl Comparison {
             }
         }
         Some(Self {
+            format_version: FORMAT_VERSION,
             scenario: first.scenario.clone(),
             backend: first.backend.clone(),
             cores: first.cores,

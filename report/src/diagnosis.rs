@@ -101,6 +101,7 @@ fn cause(
     let length = wait.to.saturating_sub(wait.from);
     let known = wait.to.saturating_sub(meanwhile.known_from);
     let occupied: u64 = meanwhile.occupants.iter().map(|o| o.on_core).sum();
+    let had = occupied + meanwhile.on_the_way;
     let at_priority: u64 = meanwhile
         .occupants
         .iter()
@@ -112,7 +113,7 @@ fn cause(
         Cause::LateEntry
     } else if occupied > 0 && 2 * at_priority >= occupied {
         Cause::KernelPriority
-    } else if u128::from(occupied) * 2 < u128::from(known) * collector.cores as u128 {
+    } else if u128::from(had) * 2 < u128::from(known) * collector.cores as u128 {
         Cause::IdleCores
     } else if deferred {
         Cause::DeferredPreemption
@@ -140,17 +141,26 @@ impl Facts<'_> {
     /// Who received least of what it was entitled to, and which part of it.
     fn least_served(&self) -> Option<(usize, f64)> {
         let all = self.vcpus.iter().enumerate();
-        all.filter_map(|(number, vcpu)| Some((number, vcpu.received()?)))
+        all.filter_map(|(number, vcpu)| Some((number, vcpu.received(self.vcpus.len())?)))
             .min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
     fn starved(&self) -> bool {
-        let least = self.least_served().map_or(1.0, |(_, part)| part);
-        let victim = self.vcpus[self.wait.vcpu].received().unwrap_or(1.0);
+        self.waited_too_long() || self.came_short().is_some()
+    }
+
+    fn waited_too_long(&self) -> bool {
+        let victim = &self.vcpus[self.wait.vcpu];
+        let received = victim.received(self.vcpus.len()).unwrap_or(1.0);
         let abnormal = !matches!(self.cause, Cause::Turn | Cause::HostScheduler);
         (abnormal && self.length() >= TOO_LONG_NS)
-            || (self.length() >= FAR_TOO_LONG_NS && victim < CLEARLY_LESS)
-            || (least < SHORTFALL && self.length() >= NOTICEABLE_NS)
+            || (self.length() >= FAR_TOO_LONG_NS && received < CLEARLY_LESS)
+    }
+
+    /// Who received far less than it was entitled to, and which part of it.
+    fn came_short(&self) -> Option<(usize, f64)> {
+        let least = self.least_served();
+        least.filter(|(_, part)| *part < SHORTFALL && self.length() >= NOTICEABLE_NS)
     }
 
     /// Others who waited at least half as long.

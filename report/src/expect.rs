@@ -117,7 +117,7 @@ fn unbroken(report: &Report) -> Option<Checked> {
         Checked::words(
             claim,
             false,
-            format!("{broken} rules broken, {lost} events lost"),
+            format!("rules broken: {broken}, events lost: {lost}"),
         )
     })
 }
@@ -244,17 +244,22 @@ fn values(
     }
     let meant = report.vcpus.iter().filter(|vcpu| meant(vcpu));
     meant
-        .filter_map(|vcpu| Some((Some(vcpu.name()), of_vcpu(vcpu, figure)?)))
+        .filter_map(|vcpu| {
+            Some((
+                Some(vcpu.name()),
+                of_vcpu(vcpu, figure, report.vcpus.len())?,
+            ))
+        })
         .collect()
 }
 
 /// A figure of a vCPU; none if there is nothing to measure, as the wake-ups of one that never slept.
-fn of_vcpu(vcpu: &VcpuReport, figure: Figure) -> Option<f64> {
+fn of_vcpu(vcpu: &VcpuReport, figure: Figure, vcpus: usize) -> Option<f64> {
     let (wakeup, request) = (&vcpu.wakeup_ns, &vcpu.guest.request_ns);
     let some = |count: u64, value: u64| (count > 0).then_some(value as f64);
     match figure {
         Figure::Share => Some(vcpu.share),
-        Figure::Received => vcpu.received(),
+        Figure::Received => vcpu.received(vcpus),
         Figure::Run => Some(vcpu.run_ns as f64),
         Figure::Ready => Some(vcpu.ready_ns as f64),
         Figure::Blocked => Some(vcpu.blocked_ns as f64),

@@ -373,11 +373,12 @@ impl VcpuReport {
         self.exits.values().sum()
     }
 
-    /// Received ÷ entitled; none for who was entitled to nothing to speak of (below a thousandth of
-    /// the capacity).
+    /// Received ÷ entitled, as one of so many vCPUs; none for who was entitled to nothing to speak of: below a
+    /// thousandth of the capacity, or, where they are more than a hundred, below a tenth of an equal part.
     #[must_use]
-    pub fn received(&self) -> Option<f64> {
-        (self.entitled > 0.001).then(|| self.share / self.entitled)
+    pub fn received(&self, vcpus: usize) -> Option<f64> {
+        let little = 0.1 / vcpus.max(100) as f64;
+        (self.entitled > little).then(|| self.share / self.entitled)
     }
 }
 

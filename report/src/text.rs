@@ -12,6 +12,7 @@ mod tests;
 use crate::model::{Report, VcpuReport};
 use format::{heading, paragraph};
 use std::fmt::Write;
+use stealtime_scheduler::dispatcher::Violation;
 use stealtime_scheduler::time::Nanos;
 
 /// Up to so many vCPUs all are shown, of more only those who waited longest.
@@ -64,8 +65,11 @@ impl Report {
             [_] => "1 core".to_owned(),
             all => format!("{} cores", all.len()),
         };
+        let failed = Violation::Failed.to_string();
         let early = if self.interrupted {
             ", ended early by the user"
+        } else if self.violations.first.iter().any(|one| one.rule == failed) {
+            ", ended early because the policy failed"
         } else {
             ""
         };

@@ -90,6 +90,15 @@ pub enum TraceError {
     Write(#[from] io::Error),
 }
 
+/// What of a stream was written.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Written {
+    /// How many items.
+    pub items: u64,
+    /// When the first and the last item happened that were looked at, written or not. None if there was none.
+    pub looked_at: Option<(Nanos, Nanos)>,
+}
+
 /// Writes the items of a stream that a filter lets through. Ends at the first item behind its end.
 ///
 /// # Errors
@@ -98,7 +107,8 @@ pub fn trace(
     entries: impl Iterator<Item = Result<Entry, LoadError>>,
     filter: &Filter,
     form: &mut dyn Form,
-) -> Result<(), TraceError> {
+) -> Result<Written, TraceError> {
+    let mut written = Written::default();
     let mut places = Places::default();
     let mut at = Nanos::ZERO;
     for entry in entries {
@@ -113,11 +123,15 @@ pub fn trace(
                 places.event(event)
             }
         };
+        let first = written.looked_at.map_or(at, |(first, _)| first);
+        written.looked_at = Some((first, at));
         if at > filter.to {
             break;
         }
-        form.item(&item, filter.admits(&item))?;
+        let shown = filter.admits(&item);
+        written.items += u64::from(shown);
+        form.item(&item, shown)?;
     }
     form.end()?;
-    Ok(())
+    Ok(written)
 }

@@ -90,7 +90,6 @@ impl SimBackend {
         let mut machine = Machine::new(plan, &self.costs, dispatcher, stream, queue);
         let stopped = machine.run(stop);
         let mut notes = vec![format!("cost model: {}", self.costs.name)];
-        let interrupted = stopped || machine.broken.is_some();
         notes.extend(machine.broken);
         Ok(Outcome {
             guests: machine.vcpus.into_iter().map(|vcpu| vcpu.view).collect(),
@@ -104,7 +103,7 @@ impl SimBackend {
                 notes,
                 ..Quality::default()
             },
-            interrupted,
+            interrupted: stopped,
         })
     }
 }

@@ -178,7 +178,9 @@ impl<'run> Machine<'run> {
         let (dispatcher, now) = (&mut self.dispatcher, self.now);
         let handled = catch_unwind(AssertUnwindSafe(|| dispatcher.handle(now, input, &mut out)));
         if let Err(panic) = handled {
-            self.broken = Some(self.epitaph(panic.as_ref()));
+            let epitaph = self.epitaph(panic.as_ref());
+            self.dispatcher.failed(&epitaph);
+            self.broken = Some(epitaph);
         }
         self.stream.add(self.now, input, &out);
         for effect in &out.effects {

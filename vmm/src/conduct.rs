@@ -85,7 +85,7 @@ impl<'a> Course<'a> {
         while !over(self.engine) && self.engine.clock.now() < end {
             self.step(end);
         }
-        let stopped = stop.load(Ordering::Relaxed) || self.engine.is_broken();
+        let stopped = stop.load(Ordering::Relaxed) && !self.engine.is_broken();
         let interrupted = stopped && self.engine.clock.now() < end;
         let after = self.views(Input::Mark(Mark::MeasureEnd));
         Measured {

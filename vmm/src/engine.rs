@@ -277,9 +277,10 @@ impl Engine {
     fn give_up(&self, inner: &mut Inner, panic: &(dyn std::any::Any + Send), owed: &mut Owed) {
         let what = panic_message(panic);
         let policy = inner.dispatcher.policy_info().name;
-        inner.broken = Some(format!(
-            "the run was ended: policy {policy} or the dispatcher failed: {what}"
-        ));
+        let epitaph =
+            format!("the run was ended: policy {policy} or the dispatcher failed: {what}");
+        inner.dispatcher.failed(&epitaph);
+        inner.broken = Some(epitaph);
         self.want_end(|_| true, End::RunOver, &mut owed.nudges);
     }
 

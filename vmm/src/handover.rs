@@ -12,12 +12,15 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use stealtime_scheduler::dispatcher::{Dispatcher, Output};
+use stealtime_scheduler::dispatcher::{Dispatcher, Output, Violation};
 use stealtime_scheduler::effect::Effect;
-use stealtime_scheduler::event::EventKind;
-use stealtime_scheduler::ids::{VcpuId, VmId};
+use stealtime_scheduler::event::{EventKind, Waits};
+use stealtime_scheduler::ids::{CoreId, VcpuId, VmId};
 use stealtime_scheduler::input::{Input, Mark, RetireReason};
-use stealtime_scheduler::policy::VcpuParams;
+use stealtime_scheduler::policies;
+use stealtime_scheduler::policy::{
+    Enqueue, Pick, Placed, Policy, Preempt, Refused, SliceEnd, VcpuParams,
+};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{Entry, Observer, Plan, VcpuPlan, VmPlan};
 
@@ -80,6 +83,11 @@ struct Ran {
 type Program = Box<dyn FnMut() -> Turn + Send>;
 
 fn run(plan: Plan, programs: Vec<Program>, stop: &AtomicBool) -> Ran {
+    let dispatcher = Dispatcher::new(&plan.config()).unwrap();
+    run_under(dispatcher, plan, programs, stop)
+}
+
+fn run_under(dispatcher: Dispatcher, plan: Plan, programs: Vec<Program>, stop: &AtomicBool) -> Ran {
     let occupancy: Arc<Occupancy> = Arc::default();
     let cpus: Vec<_> = programs
         .into_iter()
@@ -92,7 +100,7 @@ fn run(plan: Plan, programs: Vec<Program>, stop: &AtomicBool) -> Ran {
         _ => Pinning::Granted,
     };
     let engine = Arc::new(Engine::new(
-        Dispatcher::new(&plan.config()).unwrap(),
+        dispatcher,
         RunClock::starting_at(monotonic_ns()),
         Placement::new(&plan.cores, pinning).unwrap(),
         seats.collect(),
@@ -384,6 +392,56 @@ fn a_panic_in_a_vcpu_thread_ends_its_vm_and_not_the_run() {
     assert_eq!(ran.retired(1), Some(RetireReason::RunOver));
     let message = &ran.verdict.failures[0].message;
     assert!(message.contains("the mock panics"), "{message}");
+}
+
+/// Fails when it is first asked.
+#[derive(Debug)]
+struct Clueless;
+
+impl Policy for Clueless {
+    fn declare(&mut self, _vcpu: VcpuId, _params: &VcpuParams) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn enqueue(&mut self, _now: Nanos, _vcpu: VcpuId, _why: Enqueue) -> Placed {
+        Placed(CoreId(0))
+    }
+
+    fn remove(&mut self, _now: Nanos, _vcpu: VcpuId) {}
+
+    fn pick(&mut self, _now: Nanos, _core: CoreId) -> Pick {
+        panic!("no idea")
+    }
+
+    fn charge(&mut self, _now: Nanos, _vcpu: VcpuId, _ran: Nanos) {}
+
+    fn preempts(&mut self, _now: Nanos, _core: CoreId, _ran: VcpuId, _woken: VcpuId) -> Preempt {
+        Preempt::Keep
+    }
+
+    fn slice_end(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) -> SliceEnd {
+        SliceEnd::Kick
+    }
+
+    fn block(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId, _on: Waits) {}
+
+    fn retire(&mut self, _now: Nanos, _core: CoreId, _vcpu: VcpuId) {}
+}
+
+#[test]
+fn a_policy_that_fails_ends_the_run_and_is_named_for_it_and_not_the_user() {
+    let plan = plan("rr", &[0, 1], Nanos::from_secs(60));
+    let config = plan.config();
+    let policy = Box::new(Clueless);
+    let dispatcher =
+        Dispatcher::with_policy(&config, &policies::rr::INFO, policy, config.cores).unwrap();
+    let ran = run_under(dispatcher, plan, vec![spinner(), spinner()], &NEVER);
+    assert!(ran.dismissed.stuck.is_empty(), "{:?}", ran.dismissed.stuck);
+    assert!(!ran.measured.interrupted);
+    assert_eq!(ran.verdict.violation_count, 1);
+    assert_eq!(ran.verdict.violations[0].violation, Violation::Failed);
+    let notes = ran.verdict.notes.join(" ");
+    assert!(notes.contains("rr") && notes.contains("no idea"), "{notes}");
 }
 
 #[test]

@@ -23,6 +23,7 @@ pub(super) fn finding(reproduced: &Reproduced) -> String {
     let _ = writeln!(text, "\nWhy\n{}", wrapped(finding.mechanism));
     let _ = writeln!(text, "\nSet-up\n{}", wrapped(finding.model));
     let _ = writeln!(text, "\nLeft out\n{}", wrapped(finding.left_out));
+    let _ = writeln!(text, "\nRuns");
     for outcome in &reproduced.outcomes {
         for case in &outcome.cases {
             let _ = writeln!(text, "  {}", set_up(outcome, case));

@@ -27,6 +27,8 @@ struct Stay {
     /// Time on the core between the two.
     ran: u64,
     turns: u64,
+    /// The core was granted to it, and its thread was not there yet: all of the time, and none of its own.
+    on_its_way: bool,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +60,9 @@ pub(crate) struct Wait {
 pub(crate) struct Meanwhile {
     /// The greatest first.
     pub(crate) occupants: Vec<Occupancy>,
+    /// Core time for which a core was granted to somebody whose thread was not there yet: no core that the policy left
+    /// idle. Only what lasted a millisecond or more.
+    pub(crate) on_the_way: u64,
     /// From when on this is known.
     pub(crate) known_from: u64,
 }
@@ -122,15 +127,39 @@ impl Timeline {
         }
     }
 
+    /// A vCPU enters a core that it was granted a while ago.
+    pub(crate) fn arrive(
+        &mut self,
+        granted: u64,
+        at: u64,
+        core: usize,
+        vcpu: usize,
+        priority: bool,
+    ) {
+        let way = at.saturating_sub(granted);
+        if way >= SAME_STAY {
+            self.leave(granted, core);
+            let stay = Stay {
+                vcpu,
+                kernel_priority: false,
+                from: granted,
+                to: at,
+                ran: way,
+                turns: 0,
+                on_its_way: true,
+            };
+            self.keep(core, stay);
+        }
+        self.enter(at, core, vcpu, priority);
+    }
+
     /// A vCPU enters a core.
     pub(crate) fn enter(&mut self, at: u64, core: usize, vcpu: usize, kernel_priority: bool) {
         self.leave(at, core);
-        if self.cores.len() <= core {
-            self.cores.resize_with(core + 1, CoreLine::default);
-        }
-        let line = &mut self.cores[core];
+        let line = self.line(core);
         let same = line.past.back().is_some_and(|last| {
             last.vcpu == vcpu
+                && !last.on_its_way
                 && last.kernel_priority == kernel_priority
                 && at.saturating_sub(last.to) < SAME_STAY
         });
@@ -142,6 +171,7 @@ impl Timeline {
             to: at,
             ran: 0,
             turns: 0,
+            on_its_way: false,
         });
         stay.turns += 1;
         line.open = Some((stay, at));
@@ -155,12 +185,25 @@ impl Timeline {
         let Some((stay, since)) = line.open.take() else {
             return;
         };
-        line.past.push_back(Stay {
+        let stay = Stay {
             to: at,
             ran: stay.ran + at.saturating_sub(since),
             ..stay
-        });
-        if line.past.len() > self.kept {
+        };
+        self.keep(core, stay);
+    }
+
+    fn line(&mut self, core: usize) -> &mut CoreLine {
+        if self.cores.len() <= core {
+            self.cores.resize_with(core + 1, CoreLine::default);
+        }
+        &mut self.cores[core]
+    }
+
+    fn keep(&mut self, core: usize, stay: Stay) {
+        let past = &mut self.line(core).past;
+        past.push_back(stay);
+        if past.len() > self.kept {
             self.forget_oldest(core);
         }
     }
@@ -216,11 +259,15 @@ impl Timeline {
     fn explain(&mut self) {
         let Some(wait) = &self.worst else { return };
         let mut sums: BTreeMap<usize, Occupancy> = BTreeMap::new();
-        let mut known_from = wait.from;
+        let (mut known_from, mut on_the_way) = (wait.from, 0);
         for line in &self.cores {
             known_from = known_from.max(line.forgotten.min(wait.to));
             for stay in line.during(wait.from, wait.to) {
                 let on_core = stay.within(wait.from, wait.to);
+                if stay.on_its_way {
+                    on_the_way += on_core;
+                    continue;
+                }
                 let sum = sums.entry(stay.vcpu).or_default();
                 sum.vcpu = stay.vcpu;
                 sum.on_core += on_core;
@@ -234,6 +281,7 @@ impl Timeline {
         occupants.sort_by_key(|o| (std::cmp::Reverse(o.on_core), o.vcpu));
         self.meanwhile = Some(Meanwhile {
             occupants,
+            on_the_way,
             known_from,
         });
     }
@@ -272,6 +320,22 @@ mod tests {
             .collect();
         assert_eq!(found, expected);
         assert_eq!(meanwhile.known_from, 40);
+    }
+
+    #[test]
+    fn a_core_that_was_granted_is_not_idle_though_nobody_is_there_yet() {
+        const MS: u64 = 1_000_000;
+        let mut timeline = Timeline::new(1);
+        timeline.arrive(0, 500, 0, 1, false);
+        timeline.leave(2 * MS, 0);
+        timeline.arrive(2 * MS, 8 * MS, 0, 1, true);
+        timeline.leave(10 * MS, 0);
+        timeline.waited(wait(0, 0, 10 * MS));
+        let (_, meanwhile) = timeline.worst().expect("one waited");
+        assert_eq!(meanwhile.on_the_way, 6 * MS);
+        let found = &meanwhile.occupants[0];
+        assert_eq!((found.on_core, found.turns), (4 * MS - 500, 2));
+        assert_eq!(found.at_kernel_priority, 2 * MS);
     }
 
     #[test]

@@ -96,6 +96,32 @@ fn if_nobody_starves_it_says_so_with_the_figures() {
 }
 
 #[test]
+fn who_comes_short_by_many_waits_is_named_and_not_who_waited_longest_once() {
+    let plan = plan("rr", 2, 1);
+    let mut tape = Tape::new(&plan);
+    (0..2).for_each(|vcpu| tape.at(0, vcpu, EventKind::Admitted));
+    let mut at = 0;
+    for turn in 0..100 {
+        let short = if turn == 50 { 25 } else { 2 };
+        for (vcpu, length) in [(0, short), (1, 18)] {
+            tape.at(at, vcpu, EventKind::Running(C0));
+            at += length * MS;
+            tape.at(at, vcpu, EventKind::Preempted(C0, SLICE));
+        }
+    }
+    tape.at(at, 0, EventKind::Mark(Mark::MeasureEnd));
+    let report = report(&plan, tape.collector);
+    let text = &report.diagnosis.text;
+    assert!(report.diagnosis.starved);
+    for fact in [
+        "vm0/main starved: of what it was entitled to, it received 22 %.",
+        "The longest wait for a core was vm1/main's: 25.0 ms",
+    ] {
+        assert!(text.contains(fact), "{fact}: {text}");
+    }
+}
+
+#[test]
 fn if_nobody_waits_it_says_that() {
     let plan = plan("rr", 1, 1);
     let mut tape = Tape::new(&plan);
@@ -226,4 +252,20 @@ fn under_the_host_nobody_is_accused() {
     assert!(report.worst.expect("a wait").occupants.is_empty());
     assert!((report.vcpus[0].share - 0.5).abs() < 1e-9);
     assert!((report.run.jain - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn of_thousands_of_vcpus_none_is_too_small_to_count() {
+    let plan = plan("rr", 2_048, 1);
+    let mut tape = Tape::new(&plan);
+    (0..2_048).for_each(|vcpu| tape.at(0, vcpu, EventKind::Admitted));
+    tape.at(0, 7, EventKind::Running(C0));
+    tape.at(3_000 * MS, 0, EventKind::Mark(Mark::MeasureEnd));
+    let report = report(&plan, tape.collector);
+    assert!(
+        (report.run.jain * 2_048.0 - 1.0).abs() < 1e-6,
+        "{}",
+        report.run.jain
+    );
+    assert!(report.diagnosis.starved, "{}", report.diagnosis.text);
 }

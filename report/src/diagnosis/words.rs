@@ -111,10 +111,19 @@ fn who_starved(facts: &Facts<'_>) -> String {
     } else {
         format!("; so did, at least half as long, {}", list(&also))
     };
-    let served = facts
-        .least_served()
-        .filter(|(_, part)| *part < super::SHORTFALL);
-    let served = served.map_or_else(String::new, |(who, part)| {
+    let short = facts.came_short();
+    if let Some((who, part)) = short
+        && who != facts.wait.vcpu
+        && !facts.waited_too_long()
+    {
+        // It waited often, not long: the longest wait is somebody else's, and no more than an example.
+        return format!(
+            "{} starved: of what it was entitled to, it received {}. The longest wait for a core was {victim}'s: {length}, from {from} on{end}{also}.",
+            facts.name(who),
+            per_cent(part)
+        );
+    }
+    let served = short.map_or_else(String::new, |(who, part)| {
         let who = if who == facts.wait.vcpu {
             "it".to_owned()
         } else {

@@ -8,6 +8,9 @@ use stealtime_scheduler::time::Nanos;
 /// Column at which the facts begin.
 const LABEL: usize = 32;
 
+/// Lines of a dump of cores and vCPUs that are shown.
+const DUMPED: usize = 24;
+
 struct Lines(String);
 
 impl Lines {
@@ -37,6 +40,19 @@ pub(super) fn lines(report: &Report) -> String {
         }
     }
     let mut text = lines.0;
+    let first = report.violations.first.first();
+    let dump: Vec<&str> = first.map_or_else(Vec::new, |first| first.dump.lines().collect());
+    // A single line is no state, but what a policy said when it failed, and stands among the notes.
+    if dump.len() > 1 {
+        text.push_str("\n  When the first was broken\n");
+        for line in dump.iter().take(DUMPED) {
+            let _ = writeln!(text, "    {line}");
+        }
+        if dump.len() > DUMPED {
+            let left = dump.len() - DUMPED;
+            let _ = writeln!(text, "    and {left} lines more, in the JSON form");
+        }
+    }
     for note in &report.quality.notes {
         text.push_str(&paragraph(&format!("Note: {note}.")));
     }

@@ -68,9 +68,14 @@ fn names() -> Names {
 fn text(filter: &Filter) -> Vec<String> {
     let mut written = Vec::new();
     let mut form = Text::new(names(), &mut written);
-    trace(events().into_iter().map(Ok), filter, &mut form).expect("memory can be written");
+    let told = trace(events().into_iter().map(Ok), filter, &mut form);
+    let told = told.expect("memory can be written");
     let text = String::from_utf8(written).expect("UTF-8");
-    text.lines().map(str::to_owned).collect()
+    let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    // With the heading.
+    assert_eq!(told.items + 1, lines.len() as u64);
+    assert!(told.looked_at.is_some_and(|(first, last)| first <= last));
+    lines
 }
 
 fn masked(mask: &str) -> Filter {

@@ -25,6 +25,10 @@ pub enum Violation {
     /// The dispatcher's own books: charged time is not run time.
     #[error("the time charged to a vCPU is not the time it ran")]
     ChargeMismatch = 4,
+    /// It panicked, or the dispatcher did: nothing that either says can be used any more. Told by who drives them
+    /// ([`Dispatcher::failed`]).
+    #[error("it failed in the midst of a decision")]
+    Failed = 5,
 }
 
 /// A violation with the state at that moment.
@@ -56,6 +60,17 @@ impl Dispatcher {
             };
             self.violations.push(report);
         }
+    }
+
+    /// Notes that a call of this ended in a panic, and what that said. It must not be called any more.
+    pub fn failed(&mut self, said: &str) {
+        self.violation_count += 1;
+        self.violations.push(ViolationReport {
+            at: self.now,
+            policy: self.info.name,
+            violation: Violation::Failed,
+            dump: said.to_owned(),
+        });
     }
 
     /// The vCPU that is ready for longest, the lower number first among equals: the choice made in

@@ -6,7 +6,7 @@ use crate::plans::{Done, Keep, Setup, forever, run, sleep, spin};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use stealtime_guest::op::{Length, Step};
-use stealtime_scheduler::dispatcher::Dispatcher;
+use stealtime_scheduler::dispatcher::{Dispatcher, Violation};
 use stealtime_scheduler::event::{EventKind, Until, Waits};
 use stealtime_scheduler::ids::{CoreId, VcpuId};
 use stealtime_scheduler::input::{GuestLocks, Input, Timer};
@@ -295,7 +295,9 @@ fn a_policy_that_panics_ends_the_run_and_what_was_measured_is_kept() {
         ..Polite::default()
     };
     let done = simulate_under(policy, &plan);
-    assert!(done.outcome.interrupted);
+    assert!(!done.outcome.interrupted, "that is the user's word");
+    assert_eq!(done.outcome.violation_count, 1);
+    assert_eq!(done.outcome.violations[0].violation, Violation::Failed);
     let notes = done.outcome.quality.notes.join("\n");
     assert!(
         notes.contains("rr") && notes.contains("out of ideas"),
