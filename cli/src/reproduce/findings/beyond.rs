@@ -20,9 +20,10 @@ on one. A dispatcher that sees the whole chain when it decides can do each in it
 `hackbench` as there, with optimistic spinning and with `relay`. And an inversion: a vCPU of nice 19 holds a \
 mutex for 2 ms at a time, one of nice -20 wants it every 10 to 30 ms, two of nice 0 compute; two cores.",
     left_out: "\
-What it costs a host kernel to follow a chain: here it costs nothing. Not understood: on eight simulated cores, with \
-exits as dear as on this KVM and with its interference, `relay` is the slower one, though seeds differ much. With \
-the costs of bare hardware it is the quicker one, and on the two cores of KVM.",
+What it costs a host kernel to follow a chain: here it costs nothing. On eight simulated cores with exits as \
+dear as on this KVM it is up to chance how many messages are sleeps: seeds differ by half with either kind of mutex, \
+and fewer than ten rounds say little. In the inversion the light one computes for 500 us between two sections: on KVM \
+the heavy one comes too late for that at times and waits for another section, in the simulator it does not.",
     cases: &[
         Case {
             on_kvm: Some("hackbench:messages=100"),
