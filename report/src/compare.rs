@@ -79,7 +79,7 @@ pub struct Column {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
-    /// [`FORMAT_VERSION`](crate::model::FORMAT_VERSION).
+    /// [`FORMAT_VERSION`].
     pub format_version: u32,
     /// The scenario.
     pub scenario: String,
