@@ -139,6 +139,35 @@ fn an_interrupt_whose_entry_a_kick_ends_is_handled_with_the_next_one() {
 }
 
 #[test]
+fn an_entry_that_a_kick_ends_after_the_warm_up_takes_back_nothing_that_counted_in_it() {
+    let costs = CostModel {
+        entry: Nanos(100_000),
+        kick: Nanos(2_000),
+        ..CostModel::free()
+    };
+    // Entered at 1102 us with the first, and once more at 1152 us, because of the second.
+    let plan = Setup::new("rr")
+        .cores(3)
+        .warmup(Nanos::from_micros(1_120))
+        .vm(&[])
+        .vcpu(&spin())
+        .vcpu(&[raise(0)])
+        .start(Nanos::from_micros(1_000))
+        .vcpu(&[raise(0)])
+        .start(Nanos::from_micros(1_050))
+        .build();
+    let done = simulate(&plan, &costs);
+    let kicked = |kind: &EventKind| *kind == EventKind::Exited(ExitReason::Kick);
+    let kicks: Vec<_> = when(&done, kicked).into_iter().map(|(at, _)| at).collect();
+    assert!(
+        kicks[0] < plan.warmup && plan.warmup < kicks[1],
+        "{kicks:?}"
+    );
+    assert!(kicks[1].since(kicks[0]) < costs.entry, "{kicks:?}");
+    assert_eq!(done.outcome.guests[0].interrupts, 1);
+}
+
+#[test]
 fn an_interrupt_of_the_last_stay_is_known_at_its_end_however_it_ends() {
     let then = |step| vec![Step::WaitInterrupt, step];
     let spins = [then(run(1)), spin()].concat();
