@@ -20,7 +20,8 @@ pub(super) enum Before {
 /// The stays of a single vCPU on its core: how long its guest ran each time, and what came between.
 #[derive(Debug)]
 pub(super) struct Stays {
-    /// What it ended with, how many timers fell into it, its length in nanoseconds.
+    /// What it ended with, how many timers fell into it, its length in nanoseconds: until the last thing that the
+    /// thread told of its exit. What the exit asks for is told last, and that is when a policy decides.
     intervals: Vec<(Before, u32, u64)>,
     /// The number of the call within the stay, how long until the thread entered again.
     handling: Vec<(usize, u64)>,
@@ -48,6 +49,8 @@ impl Stays {
         // Since when the guest runs, and the timers since then; none if something else came between.
         let mut running: Option<(Nanos, u32)> = None;
         let mut calls = 0_usize;
+        // Since when the guest ran whose exit is being told.
+        let mut telling: Option<Nanos> = None;
         // When the thread arrived, until it enters the guest once more.
         let mut arrived: Option<Nanos> = None;
         for entry in entries {
@@ -62,6 +65,19 @@ impl Stays {
                 }
                 Entry::Effect(_) | Entry::Event(_) => continue,
             };
+            match input {
+                Input::InterruptsTaken { .. } | Input::HostDelay { .. } | Input::Block { .. } => {
+                    if let (Some(since), Some((_, _, length))) =
+                        (telling, self.intervals.last_mut())
+                    {
+                        *length = now.since(since).get();
+                    }
+                    if matches!(input, Input::Block { .. }) {
+                        telling = None;
+                    }
+                }
+                _ => telling = None,
+            }
             match input {
                 Input::Entered { .. } => {
                     let since: Option<Nanos> = granted.take();
@@ -92,6 +108,7 @@ impl Stays {
                     if let (Some(before), Some((since, timers))) = (ended, running.take()) {
                         let length = now.since(since).get();
                         self.intervals.push((before, timers, length));
+                        telling = Some(since);
                     }
                 }
                 // Said by the vCPU's own thread with its exit.
@@ -137,7 +154,7 @@ impl Stays {
 mod tests {
     use super::*;
     use stealtime_scheduler::ids::{CoreId, VcpuId};
-    use stealtime_scheduler::input::Timer;
+    use stealtime_scheduler::input::{BlockOn, Timer};
 
     const CORE: CoreId = CoreId(0);
     const A: VcpuId = VcpuId(0);
@@ -199,6 +216,42 @@ mod tests {
         assert_eq!(stays.with_timer(Before::Call(1)), [13]);
         assert_eq!(stays.quiet(Before::Call(2)), [0; 0], "disturbed");
         assert_eq!(stays.quiet(Before::Halt), [5]);
+    }
+
+    #[test]
+    fn intervals_end_with_what_the_exit_asked_for() {
+        let delay = Input::HostDelay {
+            vcpu: A,
+            delay: Nanos(1),
+        };
+        let block = Input::Block {
+            vcpu: A,
+            on: BlockOn::Idle,
+        };
+        let taken = Input::InterruptsTaken {
+            vcpu: A,
+            at: Nanos(104),
+            more: false,
+        };
+        let mut stays = Stays::new();
+        stays.add(vec![
+            resumed(100),
+            exited(110, ExitReason::Call),
+            input(111, taken),
+            resumed(115),
+            input(117, delay),
+            resumed(120),
+            exited(130, ExitReason::Halt),
+            input(132, delay),
+            input(133, block),
+            input(150, block),
+        ]);
+        assert_eq!(
+            stays.quiet(Before::Call(0)),
+            [11],
+            "a delay told later has no part"
+        );
+        assert_eq!(stays.quiet(Before::Halt), [13]);
     }
 
     #[test]
