@@ -52,22 +52,11 @@ pub fn doctor(calibrate: bool, only_costs: bool) -> Outcome {
         if let Some(host) = &host {
             text.push_str(&host.to_string());
         }
-        let model = model(&costs.course, host.as_ref());
-        if let Err(error) = model.check() {
+        if let Err(failure) = store(&costs, host.as_ref(), &place) {
             // What was measured is worth reading all the more.
             show::print(&text).not_kept()?;
-            let advice = match error {
-                InvalidCosts::MostTaken { .. } => {
-                    "nothing is stored; measure again when nothing else runs, or with --only-costs"
-                }
-                _ => "nothing is stored; measure again when nothing else runs",
-            };
-            return Err(Failure::new(
-                Status::Machine,
-                anyhow!(error).context(advice),
-            ));
+            return Err(failure);
         }
-        model.store(place.path()).not_kept()?;
         let _ = writeln!(
             text,
             "\nThe simulator takes these costs from now on: {}",
@@ -76,6 +65,36 @@ pub fn doctor(calibrate: bool, only_costs: bool) -> Outcome {
     }
     show::print(&text).not_kept()?;
     Ok(Status::Done)
+}
+
+/// Measures costs and the host, stores what the simulator is to take, and says nothing. Takes about a quarter of a
+/// minute.
+///
+/// # Errors
+/// If KVM cannot be used, or costs cannot be measured or written.
+pub fn calibrate() -> Result<CostModel, Failure> {
+    let place = Place::of_environment().bad_input()?;
+    let costs = probe::measure().machine()?;
+    store(&costs, Some(&Host::measure().machine()?), &place)
+}
+
+/// What the simulator takes from now on.
+fn store(costs: &Costs, host: Option<&Host>, place: &Place) -> Result<CostModel, Failure> {
+    let model = model(&costs.course, host);
+    if let Err(error) = model.check() {
+        let advice = match error {
+            InvalidCosts::MostTaken { .. } => {
+                "nothing is stored; measure again when nothing else runs, or with --only-costs"
+            }
+            _ => "nothing is stored; measure again when nothing else runs",
+        };
+        return Err(Failure::new(
+            Status::Machine,
+            anyhow!(error).context(advice),
+        ));
+    }
+    model.store(place.path()).not_kept()?;
+    Ok(model)
 }
 
 fn about_kvm(status: &KvmStatus) -> String {

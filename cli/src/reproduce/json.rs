@@ -35,9 +35,16 @@ pub(super) fn document(all: &[Reproduced], machine: &Machine) -> String {
         "reproduced": all.iter().flat_map(|one| &one.outcomes).all(Outcome::met),
         "rows": rows.collect::<Vec<_>>(),
         "agreement": all.iter().flat_map(agreement).collect::<Vec<_>>(),
+        "costs": all.iter().filter_map(costs).collect::<Vec<_>>(),
         "cases": cases.collect::<Vec<_>>(),
     });
     format!("{document:#}")
+}
+
+/// What the simulator took things to cost when it ran the finding.
+fn costs(one: &Reproduced) -> Option<Value> {
+    let costs = one.costs.as_ref()?;
+    Some(json!({ "reproduction": one.finding.name, "model": costs }))
 }
 
 fn row(finding: &str, backend: &str, found: &RowOutcome) -> Value {

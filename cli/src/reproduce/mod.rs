@@ -25,6 +25,7 @@ mod sweep;
 mod traffic;
 
 use crate::args::{BackendChoice, Form, ReproduceArgs, ReproduceBackend};
+use crate::doctor;
 use crate::execute::Remarks;
 use crate::failure::Blame;
 use crate::failure::{Failure, Outcome as Came, Status};
@@ -35,6 +36,7 @@ use machine::Machine;
 use model::Reproduction;
 use outcome::Outcome;
 use rounds::Orders;
+use stealtime_sim::cost::CostModel;
 use stealtime_vmm::probe;
 
 /// The word for every finding.
@@ -58,6 +60,8 @@ struct Reproduced {
     /// If on several, KVM is the last. If that is set up otherwise than the simulator, what the simulator makes of
     /// KVM's set-up comes before it.
     outcomes: Vec<Outcome>,
+    /// What the simulator took things to cost, if it took part.
+    costs: Option<CostModel>,
 }
 
 impl Reproduced {
@@ -86,6 +90,7 @@ pub fn reproduce(arguments: &ReproduceArgs) -> Came {
     let mut all = Vec::new();
     for finding in findings {
         let mut outcomes = Vec::new();
+        let costs = costs(arguments, &backends, finding.name)?;
         let mut set_ups: Vec<_> = backends.iter().map(|backend| (*backend, false)).collect();
         if backends.len() > 1
             && rounds::differs_on_kvm(finding, &arguments.conditions(BackendChoice::Sim))?
@@ -107,7 +112,11 @@ pub fn reproduce(arguments: &ReproduceArgs) -> Came {
             };
             outcomes.push(outcome);
         }
-        let reproduced = Reproduced { finding, outcomes };
+        let reproduced = Reproduced {
+            finding,
+            outcomes,
+            costs,
+        };
         if arguments.format == Form::Text {
             show::print(&print::finding(&reproduced)).not_kept()?;
         }
@@ -124,6 +133,22 @@ pub fn reproduce(arguments: &ReproduceArgs) -> Came {
     } else {
         Status::CheckFailed
     })
+}
+
+/// The costs with which a finding is simulated, if it is: measured now if that was asked for, else those stored.
+fn costs(
+    arguments: &ReproduceArgs,
+    backends: &[BackendChoice],
+    finding: &str,
+) -> Result<Option<CostModel>, Failure> {
+    if !backends.contains(&BackendChoice::Sim) {
+        return Ok(None);
+    }
+    if arguments.calibrate {
+        Remarks::new(arguments.quiet).tell(&format!("{finding}: measuring costs"));
+        return doctor::calibrate().map(Some);
+    }
+    CostModel::stored_or_default().machine().map(Some)
 }
 
 /// The backends to run on, in order.

@@ -1,6 +1,6 @@
 //! `docs/reproductions.md`: what each finding says of itself, with the figures of committed files.
 //!
-//! `stealtime reproduce all --backend all --format json` writes `docs/reproductions/results.json`,
+//! `stealtime reproduce all --backend all --calibrate --format json` writes `docs/reproductions/results.json`,
 //! `stealtime reproduce all --sweep --format json` writes `docs/reproductions/sweep.json`, and
 //! `STEALTIME_WRITE_DOCS=1 cargo test -p stealtime page` writes the page from both. No figure is
 //! typed in.
@@ -17,6 +17,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use stealtime_scheduler::time::Nanos;
+use stealtime_sim::cost::CostModel;
 
 const HEAD: &str = "\
 # Reproductions
@@ -307,6 +308,36 @@ fn parameters(page: &mut String, finding: &Reproduction, sweep: &Value) {
     }
 }
 
+/// What the simulator took things to cost for each finding.
+fn costs(page: &mut String, document: &Value) {
+    let known = list(document, "costs").iter().map(|one| {
+        let model = serde_json::from_value(one["model"].clone()).expect("a cost model");
+        (one["reproduction"].as_str().unwrap_or("?"), model)
+    });
+    let known: Vec<(&str, CostModel)> = known.collect();
+    if known.is_empty() {
+        return;
+    }
+    page.push_str(
+        "\nThe simulator's costs were measured before each finding, for about a quarter of a minute. Some of them, and how \
+         much of each\ncore the host took:\n\n\
+         | finding | call, and entry | halt, and entry | kick | interrupt | idle core is there | taken |\n\
+         |---|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for (name, model) in known {
+        let _ = writeln!(
+            page,
+            "| {name} | {} | {} | {} | {} | {} | {:.1} % |",
+            model.exit + model.entry,
+            model.halt_exit + model.entry,
+            model.kick,
+            model.injection + model.handler,
+            model.switch_other_core,
+            model.taken() * 100.0
+        );
+    }
+}
+
 fn page() -> String {
     let (document, sweep) = (read("results.json"), read("sweep.json"));
     let mut page = HEAD.to_owned();
@@ -322,6 +353,7 @@ fn page() -> String {
         rounds,
         machine["load_before"]
     );
+    costs(&mut page, &document);
     for finding in findings::ALL {
         let (name, title) = (finding.name, finding.title);
         let _ = writeln!(

@@ -63,15 +63,21 @@ const fn iterations(length_ns: u64, per_ms: u64) -> u64 {
     length_ns * per_ms / 1_000_000
 }
 
-/// The work loop: one dependent integer operation and a branch for each iteration.
+/// The work loop: a chain of multiplications, each of which needs the result of the one before.
+///
+/// It is bound by their latency, which a processor has to itself, and not by how many instructions it takes in: that it
+/// may share with another hardware thread of the core. A loop that only counts takes one cycle a round, or two while
+/// the sibling is busy, and then a length of work means nothing.
 fn spin(iterations: u64) {
     if iterations > 0 {
-        // SAFETY: counts a register down.
+        // SAFETY: multiplies one register by itself and counts another down.
         unsafe {
             asm!(
                 "2:",
+                "imul {chain}, {chain}",
                 "dec {left}",
                 "jnz 2b",
+                chain = inout(reg) 3_u64 => _,
                 left = inout(reg) iterations => _,
                 options(nomem, nostack),
             );
