@@ -216,9 +216,10 @@ fn about_course(costs: &CourseCosts) -> String {
         ("the same with an interrupt", costs.interrupted_call),
         ("entry until the next call", costs.call),
         ("entry until the next halt", costs.halt),
-        ("call that raises an interrupt until entry", costs.handling),
+        ("call that wakes another one until entry", costs.handling),
         ("on top of a call that may cost the core", costs.leaving),
         ("op of the guest's that takes no time", costs.op),
+        ("step with a free lock of the guest's", costs.lock_step),
         ("timer that changes nothing", costs.timer_work),
         ("timer that is armed before all others", costs.timer_wake),
     ];

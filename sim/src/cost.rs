@@ -11,7 +11,7 @@ use stealtime_scheduler::time::Nanos;
 /// The costs. In its JSON form every field that is a time ends in `_ns`, and all are required.
 ///
 /// # Invariants
-/// See [`CostModel::check`]. `op` is at least 1 ns: every op takes time, so that no program can hold
+/// See [`CostModel::check`]. `op` and `lock_step` are at least 1 ns: every op takes time, so that no program can hold
 /// virtual time still. Thefts take time too, and leave some to the run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,6 +86,10 @@ pub struct CostModel {
     /// What every op of a guest's program costs beside its own length (at least 1).
     #[serde(rename = "op_ns")]
     pub op: Nanos,
+    /// The same for every step of an operation on a lock or channel in guest memory (at least 1): atomic operations,
+    /// and what the guest says of itself in the shared page.
+    #[serde(rename = "lock_step_ns")]
+    pub lock_step: Nanos,
     /// How long the host lets a busy thread have a core that another one waits for, under its own scheduler: the clock
     /// tick at which what stands in for the policy `host` notices the end of a slice. 0 where that is not known: then it
     /// notices it at once.
@@ -131,7 +135,7 @@ impl Theft {
 pub enum InvalidCosts {
     /// Every op must take time.
     #[error(
-        "cost model `{name}`: op_ns must be at least 1, or an endless program would take no time"
+        "cost model `{name}`: op_ns and lock_step_ns must be at least 1, or an endless program would take no time"
     )]
     FreeOps {
         /// The model.
@@ -188,6 +192,7 @@ impl CostModel {
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
             op: Nanos(20),
+            lock_step: Nanos(20),
             host_slice: Nanos::ZERO,
             interference: Vec::new(),
         }
@@ -217,6 +222,7 @@ impl CostModel {
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
             op: Nanos(1),
+            lock_step: Nanos(1),
             host_slice: Nanos::ZERO,
             interference: Vec::new(),
         }
@@ -238,7 +244,7 @@ impl CostModel {
     /// # Errors
     /// Names the field that cannot be right.
     pub fn check(&self) -> Result<(), InvalidCosts> {
-        if self.op == Nanos::ZERO {
+        if self.op.min(self.lock_step) == Nanos::ZERO {
             return Err(InvalidCosts::FreeOps {
                 name: self.name.clone(),
             });
@@ -284,7 +290,7 @@ impl CostModel {
 
     /// Every cost with the name of its field in JSON.
     #[must_use]
-    pub const fn fields(&self) -> [(&'static str, Nanos); 19] {
+    pub const fn fields(&self) -> [(&'static str, Nanos); 20] {
         [
             ("exit_ns", self.exit),
             ("halt_exit_ns", self.halt_exit),
@@ -304,6 +310,7 @@ impl CostModel {
             ("timer_work_ns", self.timer_work),
             ("timer_wake_ns", self.timer_wake),
             ("op_ns", self.op),
+            ("lock_step_ns", self.lock_step),
             ("host_slice_ns", self.host_slice),
         ]
     }
@@ -324,11 +331,18 @@ mod tests {
         assert_eq!(CostModel::bare_hardware().check(), Ok(()));
         let free = CostModel::free();
         assert_eq!(free.check(), Ok(()));
-        let nothing = CostModel {
-            op: Nanos::ZERO,
-            ..free.clone()
-        };
-        assert!(matches!(nothing.check(), Err(InvalidCosts::FreeOps { .. })));
+        for nothing in [
+            CostModel {
+                op: Nanos::ZERO,
+                ..free.clone()
+            },
+            CostModel {
+                lock_step: Nanos::ZERO,
+                ..free.clone()
+            },
+        ] {
+            assert!(matches!(nothing.check(), Err(InvalidCosts::FreeOps { .. })));
+        }
         let slow = CostModel {
             kick: Nanos::from_secs(2),
             ..free

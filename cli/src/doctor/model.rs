@@ -15,6 +15,7 @@ pub(super) fn model(costs: &CourseCosts, host: Option<&Host>) -> CostModel {
     let median = |cost: Cost| Nanos(cost.median_ns);
     let take_over = median(costs.take_over);
     let op = median(costs.op).max(Nanos(1));
+    let lock_step = median(costs.lock_step).max(Nanos(1));
     let timer_spread = spread(costs.timer);
     let load = median(costs.first_call) - median(costs.call);
     // A round trip is measured as a whole. It is shared out as on bare hardware, as far as that fits to when a handler
@@ -53,6 +54,7 @@ pub(super) fn model(costs: &CourseCosts, host: Option<&Host>) -> CostModel {
         timer_work: median(costs.timer_work),
         timer_wake: median(costs.timer_wake),
         op,
+        lock_step,
         host_slice: host.and_then(|host| host.slice).map_or(Nanos::ZERO, median),
         interference: host.map_or_else(Vec::new, |host| host.interference.clone()),
     }

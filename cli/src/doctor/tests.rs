@@ -35,6 +35,7 @@ fn costs() -> Costs {
             handling: cost(3_000),
             leaving: cost(2_500),
             op: cost(40),
+            lock_step: cost(60),
             timer_work: cost(0),
             timer_wake: cost(0),
         },

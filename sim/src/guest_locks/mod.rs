@@ -113,7 +113,10 @@ impl Machine<'_> {
             Step::Done if tells => self.call(vcpu, Call::CriticalLeft(After::Next)),
             Step::Sleep(lock) if tells => self.call(vcpu, Call::CriticalLeft(After::Wait(lock))),
             Step::Spin(_) if tells => self.call(vcpu, Call::CriticalLeft(After::Step)),
-            Step::Done => self.next_op(vcpu),
+            Step::Done => {
+                let step = self.costs.lock_step;
+                self.vcpu(vcpu).fetch(step);
+            }
             Step::Again => self.step_follows(vcpu, 0, tells),
             Step::Work(length) => self.step_follows(vcpu, length, tells),
             Step::Spin(_) => self.vcpu(vcpu).task = Task::Spin,
@@ -132,7 +135,7 @@ impl Machine<'_> {
     /// The next step follows after so much work.
     fn step_follows(&mut self, vcpu: VcpuId, work: u64, tells: bool) {
         self.keep_in_mind(vcpu, tells);
-        let overhead = self.costs.op.0;
+        let overhead = self.costs.lock_step.0;
         self.vcpu(vcpu).task = Task::Code {
             overhead,
             work,

@@ -59,9 +59,9 @@ impl Machine<'_> {
         }
     }
 
-    /// A spinner on a core looks one op later.
+    /// A spinner on a core looks one step later.
     fn look_soon(&mut self, vcpu: VcpuId) {
-        let at = self.now + self.costs.op;
+        let at = self.now + self.costs.lock_step;
         let entry = self.vcpu(vcpu);
         if entry.place == Place::Guest && entry.task == Task::Spin {
             let at = at.max(entry.from);

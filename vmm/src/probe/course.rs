@@ -24,10 +24,10 @@ use stealtime_workloads::run::{Backend, Entry, Observer, Plan};
 const ROUNDS: usize = 4;
 /// How long each of the runs takes.
 const LENGTH: Nanos = Nanos::from_millis(100);
-/// Ops of the guest's own that are measured together.
+/// Ops of the guest's own that are measured together, and steps of operations on a lock.
 const OPS: usize = 200;
-/// The number within a stay of the call that raises an interrupt, after all others.
-const RAISES: usize = 3;
+/// The number within a stay of the call that wakes another vCPU, after all others.
+const RAISES: usize = 4;
 /// How exactly the guest's clock must be known where it tells a cost, in nanoseconds: where exits are dear enough to
 /// need it, KVM tells the guest's counter to a few microseconds.
 const CLOCK_NS: u64 = 10_000;
@@ -61,12 +61,14 @@ pub struct CourseCosts {
     pub call: Cost,
     /// From an entry until the next halt arrives, with nothing between.
     pub halt: Cost,
-    /// From the arrival of a call, which raises an interrupt, until the thread enters again.
+    /// From the arrival of a call, which wakes another vCPU with an interrupt, until the thread enters again.
     pub handling: Cost,
     /// What comes on top of an exit when the vCPU may lose its core with the call.
     pub leaving: Cost,
     /// What the guest needs for one op of its program that takes no time of its own.
     pub op: Cost,
+    /// What it needs for one step of an operation on a lock in its memory that nobody else wants.
+    pub lock_step: Cost,
     /// What a timer that changes nothing takes from the guest on the core.
     pub timer_work: Cost,
     /// What it takes when a timer is armed that is earlier than all others.
@@ -93,8 +95,10 @@ pub(super) fn measure(core: u16) -> Result<CourseCosts, MeasureError> {
     let timer_wake = arms.map(|sample| sample.saturating_sub(first_call.median_ns));
 
     let call = cost(calls.quiet(Before::Call(1)), "calls in a run")?;
-    let ops = calls.quiet(Before::Call(2)).into_iter();
-    let op = ops.map(|sample| sample.saturating_sub(call.median_ns) / OPS as u64);
+    let each_op = |number| {
+        let ops = calls.quiet(Before::Call(number)).into_iter();
+        ops.map(|sample| sample.saturating_sub(call.median_ns) / OPS as u64)
+    };
     let sleeps = calls.quiet(Before::Call(LATER)).into_iter();
     let leaving = sleeps.map(|sample| sample.saturating_sub(call.median_ns));
     let work = cost(works.quiet(Before::Call(LATER)), "work in a run")?;
@@ -112,7 +116,8 @@ pub(super) fn measure(core: u16) -> Result<CourseCosts, MeasureError> {
         halt: cost(halts.quiet(Before::Halt), "halts in a run")?,
         handling: cost(calls.handled(RAISES), "calls handled in a run")?,
         leaving: cost(leaving.collect(), "calls that give up the core")?,
-        op: cost(op.collect(), "ops in a run")?,
+        op: cost(each_op(2).collect(), "ops in a run")?,
+        lock_step: cost(each_op(3).collect(), "steps with a lock in a run")?,
         timer_wake: cost(timer_wake.collect(), "timers that are armed")?,
         timer_work: cost(timer_work.collect(), "timers that change nothing")?,
         call,
@@ -135,8 +140,9 @@ fn wakers(core: u16) -> Plan {
     plan(("eevdf", &[]), &[core], LENGTH, &[&spin, &wake])
 }
 
-/// A guest that sleeps and then calls: at once, at once again, after many ops, with an interrupt for itself,
-/// once it has taken that, and to sleep again. Under this policy nothing else happens to it.
+/// A guest that sleeps and then calls: at once, at once again, after many ops, after many steps with a lock, with an
+/// interrupt for another one that waits for it, and to sleep again. Under this policy nothing else happens to it: the
+/// other one gets the core when it sleeps.
 fn caller(core: u16) -> Plan {
     let mut steps = vec![
         Step::Repeat(0),
@@ -147,16 +153,20 @@ fn caller(core: u16) -> Plan {
     for _ in 0..OPS / 2 {
         steps.extend([Step::RequestBegin, Step::RequestEnd]);
     }
+    steps.push(Step::Exit);
+    for _ in 0..OPS / 2 {
+        steps.extend([Step::Lock(0), Step::Unlock(0)]);
+    }
     steps.extend([
         Step::Exit,
         Step::Interrupt {
-            vcpu: 0,
+            vcpu: 1,
             vector: VECTOR,
         },
-        Step::Exit,
         Step::EndRepeat,
     ]);
-    plan(("null", &[]), &[core], LENGTH, &[&steps])
+    let other = [Step::Repeat(0), Step::WaitInterrupt, Step::EndRepeat];
+    plan(("null", &[]), &[core], LENGTH, &[&steps, &other])
 }
 
 /// A guest that sleeps and calls at once. Under this policy a timer, the end of its slice, is armed when it comes

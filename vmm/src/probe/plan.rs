@@ -5,9 +5,9 @@ use stealtime_scheduler::ids::VmId;
 use stealtime_scheduler::policy::VcpuParams;
 use stealtime_scheduler::spec::{NamedOptions, PolicySpec};
 use stealtime_scheduler::time::Nanos;
-use stealtime_workloads::run::{Plan, VcpuPlan, VmPlan};
+use stealtime_workloads::run::{LockKind, Plan, VcpuPlan, VmPlan};
 
-/// One VM with a vCPU for each program, on these cores, for so long.
+/// One VM with a vCPU for each program and a lock, on these cores, for so long.
 pub(super) fn plan(
     policy: (&str, &[(&str, &str)]),
     cores: &[u16],
@@ -40,7 +40,7 @@ pub(super) fn plan(
         seed: 0,
         vms: vec![VmPlan {
             name: "probe".into(),
-            locks: Vec::new(),
+            locks: vec![("probe".into(), LockKind::Ticket)],
         }],
         vcpus: vcpus.collect(),
         host_locks: Vec::new(),

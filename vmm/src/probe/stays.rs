@@ -1,9 +1,13 @@
-//! The stays of a single vCPU on its core, read off a run's stream.
+//! The stays of one vCPU on its core, read off a run's stream.
 
 use stealtime_scheduler::effect::Effect;
+use stealtime_scheduler::ids::VcpuId;
 use stealtime_scheduler::input::{ExitReason, Input};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::Entry;
+
+/// Whose stays they are: the first of the run. What others do in theirs does not count.
+const MEASURED: VcpuId = VcpuId(0);
 
 /// All calls from this number on are alike.
 pub(super) const LATER: usize = 5;
@@ -17,7 +21,7 @@ pub(super) enum Before {
     Halt,
 }
 
-/// The stays of a single vCPU on its core: how long its guest ran each time, and what came between.
+/// The stays of a run's first vCPU on its core: how long its guest ran each time, and what came between.
 #[derive(Debug)]
 pub(super) struct Stays {
     /// What it ended with, how many timers fell into it, its length in nanoseconds: until the last thing that the
@@ -59,12 +63,15 @@ impl Stays {
                     now = at;
                     input
                 }
-                Entry::Effect(Effect::Run { .. }) => {
+                Entry::Effect(Effect::Run { vcpu: MEASURED, .. }) => {
                     granted = Some(now);
                     continue;
                 }
                 Entry::Effect(_) | Entry::Event(_) => continue,
             };
+            if of_another(input) {
+                continue;
+            }
             match input {
                 Input::InterruptsTaken { .. } | Input::HostDelay { .. } | Input::Block { .. } => {
                     if let (Some(since), Some((_, _, length))) =
@@ -149,15 +156,28 @@ impl Stays {
     }
 }
 
+/// Whether this is said by another vCPU's thread of its stay.
+fn of_another(input: Input) -> bool {
+    match input {
+        Input::Entered { vcpu, .. }
+        | Input::Exited { vcpu, .. }
+        | Input::Resumed { vcpu }
+        | Input::InterruptsTaken { vcpu, .. }
+        | Input::HostDelay { vcpu, .. }
+        | Input::Block { vcpu, .. } => vcpu != MEASURED,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
     use super::*;
-    use stealtime_scheduler::ids::{CoreId, VcpuId};
+    use stealtime_scheduler::ids::CoreId;
     use stealtime_scheduler::input::{BlockOn, Timer};
 
     const CORE: CoreId = CoreId(0);
-    const A: VcpuId = VcpuId(0);
+    const A: VcpuId = MEASURED;
 
     fn input(at: u64, input: Input) -> Entry {
         Entry::Input(Nanos(at), input)
@@ -252,6 +272,37 @@ mod tests {
             "a delay told later has no part"
         );
         assert_eq!(stays.quiet(Before::Halt), [13]);
+    }
+
+    #[test]
+    fn what_another_vcpu_does_in_its_own_stay_does_not_count() {
+        const B: VcpuId = VcpuId(1);
+        let run = |vcpu| Entry::Effect(Effect::Run { core: CORE, vcpu });
+        let entered = |at, vcpu| input(at, Input::Entered { core: CORE, vcpu });
+        let halted = Input::Exited {
+            vcpu: B,
+            why: ExitReason::Halt,
+        };
+        let on = BlockOn::Idle;
+        let mut stays = Stays::new();
+        stays.add(vec![
+            run(A),
+            entered(100, A),
+            exited(110, ExitReason::Call),
+            input(111, Input::Block { vcpu: A, on }),
+            run(B),
+            entered(120, B),
+            input(130, halted),
+            input(131, Input::Block { vcpu: B, on }),
+            run(A),
+            entered(150, A),
+            exited(163, ExitReason::Call),
+            resumed(164),
+        ]);
+        assert_eq!(stays.wake_ups, [100, 19]);
+        assert_eq!(stays.quiet(Before::Call(0)), [11, 13]);
+        assert_eq!(stays.quiet(Before::Halt), [0; 0]);
+        assert_eq!(stays.handled(0), [1]);
     }
 
     #[test]
