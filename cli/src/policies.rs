@@ -51,7 +51,8 @@ fn entries(all: &[About], width: usize) -> String {
             .map(|option| format!("{}={}", option.name, option.default))
             .collect();
         if !options.is_empty() {
-            let _ = writeln!(text, "{:width$}  options: {}", "", options.join(", "));
+            let mark = format!("{:width$}  options: ", "");
+            text.push_str(&item(&mark, &options.join(", ")));
         }
     }
     text

@@ -156,6 +156,7 @@ fn case(finding: &str, backend: &str, case: &CaseOutcome, bin_ns: Option<u64>) -
         "seed": plan.seed,
         "diagnosis": case.diagnosis,
         "notes": case.notes,
+        "taken": case.taken,
         "histogram": histogram,
     })
 }

@@ -33,6 +33,8 @@ pub(super) struct CaseOutcome {
     pub(super) diagnosis: String,
     /// What the backend has to say of itself, such as the cost model.
     pub(super) notes: Vec<String>,
+    /// The largest part of its cores that the host said it took in a run, from 0 to 1.
+    pub(super) taken: f64,
     /// The distribution that is shown whole.
     pub(super) histogram: Option<Distribution>,
     /// The figures that explain, in order, by round.
@@ -275,7 +277,17 @@ impl RowOutcome {
     }
 }
 
+/// A host that takes more than this part of a run's cores may be the reason for what the run shows.
+const MUCH: f64 = 0.1;
+
 impl Outcome {
+    /// The largest part of its cores that the host took in a run, if it was so much that what does not come out says
+    /// nothing.
+    pub(super) fn disturbed(&self) -> Option<f64> {
+        let taken = self.cases.iter().map(|case| case.taken);
+        taken.reduce(f64::max).filter(|taken| *taken > MUCH)
+    }
+
     /// Whether every row has figures on both its sides.
     pub(super) fn complete(&self) -> bool {
         self.rows.iter().all(RowOutcome::complete)
@@ -316,6 +328,33 @@ mod tests {
         assert_eq!((most.met, most.rounds_met), (Some(true), 2));
         let few = outcome(&[6.0, 5.0, 4.0], &[3.0, 3.0, 4.0]).verdict();
         assert_eq!((few.met, few.rounds_met), (Some(false), 1));
+    }
+
+    #[test]
+    fn a_host_that_takes_much_of_any_run_is_told_of() {
+        static CASE: Case = Case::new("x", "spin-pair", "rr");
+        let outcome = |taken: &[f64]| Outcome {
+            backend: "kvm",
+            cases: taken.iter().map(|taken| case(*taken)).collect(),
+            rows: Vec::new(),
+        };
+        fn case(taken: f64) -> CaseOutcome {
+            let scenario = stealtime_workloads::scenario::Scenario::load("spin-pair");
+            let plan = scenario.and_then(|scenario| scenario.plan(&Default::default()));
+            CaseOutcome {
+                case: &CASE,
+                plan: plan.expect("embedded"),
+                diagnosis: String::new(),
+                notes: Vec::new(),
+                taken,
+                histogram: None,
+                measures: Vec::new(),
+                queues: None,
+            }
+        }
+        assert_eq!(outcome(&[]).disturbed(), None);
+        assert_eq!(outcome(&[0.02, 0.09]).disturbed(), None);
+        assert_eq!(outcome(&[0.02, 0.34, 0.2]).disturbed(), Some(0.34));
     }
 
     #[test]

@@ -87,9 +87,13 @@ fn explained(explained: &Explained, outcome: &Outcome) -> String {
 
 fn verdict(reproduced: &Reproduced) -> String {
     let verdicts = reproduced.outcomes.iter().map(|outcome| {
-        let word = match outcome.met() {
-            true => "reproduced: every criterion is met",
-            false => "not reproduced: a criterion is not met",
+        let word = match (outcome.met(), outcome.disturbed()) {
+            (true, _) => "reproduced: every criterion is met".to_owned(),
+            (false, None) => "not reproduced: a criterion is not met".to_owned(),
+            (false, Some(taken)) => format!(
+                "cannot be told: a criterion is not met, but others had up to {:.0} % of a run's cores",
+                taken * 100.0
+            ),
         };
         format!("{word} ({})", outcome.backend)
     });

@@ -42,7 +42,7 @@ impl fmt::Display for ScenarioError {
 pub enum Problem {
     /// No embedded scenario has this name.
     #[error(
-        "there is no such scenario; there are {known} (a file is named by a path with `/` or by its ending `.toml`){}",
+        "there is no such scenario{} (there are {known}; a file is named by a path with `/` or by its ending `.toml`)",
         Meant(meant)
     )]
     UnknownScenario {
