@@ -13,7 +13,7 @@ use crate::failure::{Blame, Failure, Outcome, Status};
 use crate::show;
 use anyhow::anyhow;
 use host::Host;
-use model::model;
+use model::{how_much_they_vary, model};
 use std::fmt::Write;
 use stealtime_scheduler::time::Nanos;
 use stealtime_sim::cost::{CostModel, InvalidCosts};
@@ -238,5 +238,10 @@ fn about_course(costs: &CourseCosts) -> String {
             None => writeln!(text, "    {what:42}not known: nor is the guest's clock"),
         };
     }
+    let _ = writeln!(
+        text,
+        "    beyond the least that it is, such a cost is more by about {:.1} % of its median, on average",
+        how_much_they_vary(costs) as f64 / 10.0
+    );
     text
 }

@@ -36,8 +36,8 @@ pub enum Effect {
         vcpu: VcpuId,
     },
     /// Set the vCPU's preempt-pending word: a preemption is owed, and the guest tells
-    /// (`CriticalLeft`) when it holds no lock and is in no critical section any more. The driver clears the word when
-    /// the vCPU leaves the core.
+    /// (`CriticalLeft`) when it holds no lock and is in no critical section any more. It may be so far before it can see the
+    /// word: the driver looks once more when it has set it. It clears the word when the vCPU leaves the core.
     Owe {
         /// Where.
         core: CoreId,

@@ -215,8 +215,8 @@ pub enum Input {
         /// Who.
         vcpu: VcpuId,
     },
-    /// The guest left its outermost critical section, released its last lock, or both, and saw that
-    /// a preemption is pending (`Effect::Owe`).
+    /// The guest left its outermost critical section, released its last lock, or both, while a preemption is pending
+    /// (`Effect::Owe`): it saw that itself, or had left before it could, which the driver sees.
     CriticalLeft {
         /// Who.
         vcpu: VcpuId,

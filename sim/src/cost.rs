@@ -1,11 +1,12 @@
 //! What the machine's own work costs: the only thing that `sim` assumes about hardware.
 //!
-//! All figures are nanoseconds of virtual time, constant for a run but for how late timers are and what the host takes
-//! away. `stealtime doctor --calibrate`
+//! All times are nanoseconds of virtual time; how much what the host does varies by chance, how late timers are, and what the
+//! host takes away is part of the model. `stealtime doctor --calibrate`
 //! measures them on a machine and stores them (see [`crate::stored`]); without that the figures of
 //! [`CostModel::bare_hardware`] count.
 
 use serde::{Deserialize, Serialize};
+use stealtime_guest::rng::Rng;
 use stealtime_scheduler::time::Nanos;
 
 /// The costs. In its JSON form every field that is a time ends in `_ns`, and all are required.
@@ -83,6 +84,10 @@ pub struct CostModel {
     /// sleeps for is armed, or the one that it sleeps for was taken out. 0 where `timer_work` is.
     #[serde(rename = "timer_wake_ns")]
     pub timer_wake: Nanos,
+    /// By how much what the host does varies, all costs above but the timers' lateness: a cost is what it takes in half of all
+    /// cases, and beyond the least that it takes, exponentially distributed, it takes on average so many thousandths
+    /// of that more. At most 1000.
+    pub spread_permille: u64,
     /// What every op of a guest's program costs beside its own length (at least 1).
     #[serde(rename = "op_ns")]
     pub op: Nanos,
@@ -130,6 +135,9 @@ impl Theft {
     }
 }
 
+/// The most that costs may vary, in thousandths.
+pub const MOST_SPREAD: u64 = 1_000;
+
 /// A cost model that cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidCosts {
@@ -150,6 +158,14 @@ pub enum InvalidCosts {
         field: &'static str,
         /// The value.
         value: Nanos,
+    },
+    /// Costs that would be below nothing at times.
+    #[error("cost model `{name}`: spread_permille is {value}, more than {MOST_SPREAD}")]
+    Spread {
+        /// The model.
+        name: String,
+        /// The value.
+        value: u64,
     },
     /// Interference that takes no time, and so might come without end.
     #[error("cost model `{name}`: interference has an entry with a length_ns of 0")]
@@ -191,6 +207,7 @@ impl CostModel {
             timer_spread: Nanos::ZERO,
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
+            spread_permille: 0,
             op: Nanos(20),
             lock_step: Nanos(20),
             host_slice: Nanos::ZERO,
@@ -221,6 +238,7 @@ impl CostModel {
             timer_spread: Nanos::ZERO,
             timer_work: Nanos::ZERO,
             timer_wake: Nanos::ZERO,
+            spread_permille: 0,
             op: Nanos(1),
             lock_step: Nanos(1),
             host_slice: Nanos::ZERO,
@@ -234,6 +252,7 @@ impl CostModel {
         Self {
             timer: self.timer + median_of_chance(self.timer_spread),
             timer_spread: Nanos::ZERO,
+            spread_permille: 0,
             interference: Vec::new(),
             ..self
         }
@@ -260,6 +279,12 @@ impl CostModel {
                 value,
             });
         }
+        if self.spread_permille > MOST_SPREAD {
+            return Err(InvalidCosts::Spread {
+                name: self.name.clone(),
+                value: self.spread_permille,
+            });
+        }
         self.check_interference()
     }
 
@@ -280,6 +305,17 @@ impl CostModel {
             return Err(InvalidCosts::MostTaken { name: name() });
         }
         Ok(())
+    }
+
+    /// What something costs this time.
+    #[must_use]
+    pub const fn drawn(&self, cost: Nanos, chance: &mut Rng) -> Nanos {
+        let mean = cost.0 * self.spread_permille / 1_000;
+        if mean == 0 {
+            return cost;
+        }
+        let least = cost.0 - median_of_chance(Nanos(mean)).0;
+        Nanos(least + chance.exponential(mean))
     }
 
     /// How much of each core is taken away, from 0 to 1.
@@ -392,11 +428,43 @@ mod tests {
     }
 
     #[test]
+    fn half_of_what_varies_costs_less_and_the_rest_is_exponential() {
+        let model = CostModel {
+            spread_permille: 300,
+            ..CostModel::free()
+        };
+        assert_eq!(model.check(), Ok(()));
+        let mut rng = Rng::new(7, 3);
+        let cost = Nanos(20_000);
+        let mut drawn: Vec<_> = (0..20_000).map(|_| model.drawn(cost, &mut rng).0).collect();
+        drawn.sort_unstable();
+        // From 20 us (1 - 0.3 ln 2) on, with a mean of 6 us: ln 2, ln 10 and ln 100 of it are more.
+        let expected = [
+            (0, 15_841),
+            (10_000, 20_000),
+            (18_000, 29_656),
+            (19_800, 43_472),
+        ];
+        for (place, expected) in expected {
+            let off = drawn[place] as f64 / f64::from(expected) - 1.0;
+            assert!(off.abs() < 0.03, "{place}: {} {expected}", drawn[place]);
+        }
+        assert_eq!(model.drawn(Nanos::ZERO, &mut rng), Nanos::ZERO);
+        let much = CostModel {
+            spread_permille: 1_001,
+            ..model
+        };
+        assert!(matches!(much.check(), Err(InvalidCosts::Spread { .. })));
+        let constant = much.without_chance();
+        assert_eq!(constant.drawn(cost, &mut rng), cost);
+    }
+
+    #[test]
     fn the_fields_are_those_of_the_json_form() {
         let model = CostModel::bare_hardware();
         let json = serde_json::to_value(&model).expect("plain data");
         let object = json.as_object().expect("a struct");
-        let others = ["name", "interference"];
+        let others = ["name", "spread_permille", "interference"];
         assert_eq!(object.len(), model.fields().len() + others.len());
         for (name, value) in model.fields() {
             assert_eq!(object[name].as_u64(), Some(value.0), "{name}");

@@ -21,19 +21,21 @@ impl Machine<'_> {
         let entry = self.vcpu(vcpu);
         entry.place = Place::Guest;
         let taken = entry.take_interrupts();
-        let mut cost = costs.entry;
-        if !std::mem::replace(&mut entry.loaded, true) {
-            cost += costs.load;
-        }
+        let loaded = std::mem::replace(&mut entry.loaded, true);
         let core = entry.core;
-        cost += self.owed_to_timers(core);
-        let entry = self.vcpu(vcpu);
-        entry.from = now + cost;
-        for _ in 0..taken {
-            entry.from += costs.injection;
-            entry.handled = Some(entry.from);
-            entry.from += costs.handler;
+        let mut from = now + self.drawn(costs.entry) + self.owed_to_timers(core);
+        if !loaded {
+            from += self.drawn(costs.load);
         }
+        let mut handled = None;
+        for _ in 0..taken {
+            from += self.drawn(costs.injection);
+            handled = Some(from);
+            from += self.drawn(costs.handler);
+        }
+        let entry = self.vcpu(vcpu);
+        entry.from = from;
+        entry.handled = handled.or(entry.handled);
         let due = entry.from + entry.code_left();
         let wanted = entry.kicked || entry.doomed;
         self.queue.set(Slot::Step(vcpu), due);
@@ -131,7 +133,7 @@ impl Machine<'_> {
             _ if may_lose_core(call) => self.costs.exit + self.costs.leaving,
             _ => self.costs.exit,
         };
-        let due = self.now + cost;
+        let due = self.now + self.drawn(cost);
         let entry = self.vcpu(vcpu);
         entry.task = Task::Call(call);
         entry.place = Place::Leaving(why);

@@ -192,7 +192,7 @@ impl Machine<'_> {
             return self.resume(vcpu);
         }
         let core = self.vcpu(vcpu).core;
-        let due = self.now + work + self.owed_to_timers(core);
+        let due = self.now + self.drawn(work) + self.owed_to_timers(core);
         self.queue.set(Slot::Step(vcpu), due);
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct Machine<'run> {
     pub(crate) failures: Vec<VmFailure>,
     pub(crate) timer_thread: TimerThread,
     pub(crate) interference: Interference,
-    /// What is late by chance.
+    /// What is late by chance, or takes longer.
     chance: Rng,
     /// The vCPU that gives its core back at this moment because it was asked to.
     pub(crate) leaver: Option<VcpuId>,
@@ -219,7 +219,8 @@ impl<'run> Machine<'run> {
                     self.signal(vcpu);
                     // The timer thread, or who else asks, is followed by who waits longest.
                     if self.overtaken[core.index()].take().is_some() {
-                        self.queue.delay(Slot::Signal(vcpu), self.costs.park);
+                        let park = self.drawn(self.costs.park);
+                        self.queue.delay(Slot::Signal(vcpu), park);
                     }
                 }
             }
@@ -267,9 +268,9 @@ impl<'run> Machine<'run> {
         self.off_core(vcpu);
         let costs = self.costs;
         let mut cost = if on == Some(core) {
-            costs.switch_same_core + self.farewell(core, vcpu)
+            self.drawn(costs.switch_same_core) + self.farewell(core, vcpu)
         } else {
-            costs.switch_other_core
+            self.drawn(costs.switch_other_core)
         };
         cost += self.owed_to_timers(Some(core));
         let at = self.now;
@@ -279,8 +280,9 @@ impl<'run> Machine<'run> {
         let entry = self.vcpu(vcpu);
         entry.stolen += told;
         if entry.core.replace(core).is_some_and(|last| last != core) {
-            cost += costs.migration;
+            cost += self.drawn(costs.migration);
         }
+        let entry = self.vcpu(vcpu);
         entry.place = Place::Switching;
         entry.loaded = false;
         self.queue.set(Slot::Step(vcpu), at + cost);
@@ -299,8 +301,13 @@ impl<'run> Machine<'run> {
                 *overtaken = Some(leaver);
                 Nanos::ZERO
             }
-            _ => self.costs.park,
+            _ => self.drawn(self.costs.park),
         }
+    }
+
+    /// What something that the host does costs this time.
+    pub(crate) fn drawn(&mut self, cost: Nanos) -> Nanos {
+        self.costs.drawn(cost, &mut self.chance)
     }
 
     /// What is bound to a stay on a core ends with it.
@@ -319,7 +326,7 @@ impl<'run> Machine<'run> {
         }
         let core = self.vcpus[vcpu.index()].core;
         let taken = core.map(|core| self.interference.left(core, self.now));
-        let after = taken.unwrap_or_default().max(self.costs.kick);
+        let after = taken.unwrap_or_default().max(self.drawn(self.costs.kick));
         self.queue.set(slot, self.now + after);
     }
 }

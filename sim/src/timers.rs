@@ -82,7 +82,8 @@ impl Machine<'_> {
         }
         self.timer_thread.cancel(timer);
         self.timer_thread.sleeps_until = Nanos::ZERO;
-        self.take_core(self.costs.timer_work);
+        let work = self.drawn(self.costs.timer_work);
+        self.take_core(work);
         self.tell(Input::TimerDue { timer }, None);
         self.timer_thread_sleeps();
     }
@@ -101,7 +102,8 @@ impl Machine<'_> {
         if self.waits_for_core(Slot::TimerThread) {
             return;
         }
-        self.take_core(self.costs.timer_wake);
+        let wake = self.drawn(self.costs.timer_wake);
+        self.take_core(wake);
         self.timer_thread_sleeps();
     }
 
@@ -116,7 +118,8 @@ impl Machine<'_> {
             return;
         }
         if self.timer_thread.arm(timer, at) {
-            self.take_core(self.costs.timer_wake);
+            let wake = self.drawn(self.costs.timer_wake);
+            self.take_core(wake);
             self.timer_thread_sleeps();
         } else {
             self.expect_nothing();

@@ -15,7 +15,7 @@ use crate::runstate::{End, Nudge};
 use crate::seat::Seat;
 use crate::told::Told;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use stealtime_scheduler::dispatcher::{Dispatcher, Output, ViolationReport};
 use stealtime_scheduler::effect::Effect;
@@ -50,6 +50,8 @@ struct Inner {
     placed: Vec<Option<CoreId>>,
     /// Whose preempt-pending word is set.
     owed: Vec<bool>,
+    /// Whose word was set just now, and who is to be looked at again.
+    asked: Vec<VcpuId>,
     failures: Vec<VmFailure>,
     notes: Vec<String>,
     figures: Figures,
@@ -115,6 +117,7 @@ impl Engine {
                 news: Vec::new(),
                 placed: vec![None; count],
                 owed: vec![false; count],
+                asked: Vec::new(),
                 failures: Vec::new(),
                 notes: Vec::new(),
                 figures: Figures::default(),
@@ -184,6 +187,21 @@ impl Engine {
         }
         inner.news = news;
         self.handle(inner, now, input, owed);
+        self.look_again(inner, owed);
+    }
+
+    /// Whoever was told just now that a preemption is pending may have become safe between the look at its locks and the
+    /// word, and then says nothing: it is taken as having said so. Either this look sees that, or the guest sees the
+    /// word.
+    fn look_again(&self, inner: &mut Inner, owed: &mut Owed) {
+        while let Some(vcpu) = inner.asked.pop() {
+            fence(Ordering::SeqCst);
+            let locks = self.seat(vcpu).watch.locks();
+            if locks.held == 0 && locks.critical == 0 {
+                let now = self.clock.now();
+                self.take(inner, now, Input::CriticalLeft { vcpu }, owed);
+            }
+        }
     }
 
     /// The vCPU of the same VM that has this number within it.
@@ -229,7 +247,10 @@ impl Engine {
                 self.seat(vcpu).state.park();
             }
             Effect::Kick { vcpu, .. } => owed.nudges.push((vcpu, self.seat(vcpu).state.kick())),
-            Effect::Owe { vcpu, .. } => self.pending(inner, vcpu, true),
+            Effect::Owe { vcpu, .. } => {
+                self.pending(inner, vcpu, true);
+                inner.asked.push(vcpu);
+            }
             Effect::Lent { to, donor } => {
                 let donor = donor.map(|donor| inner.told.index(donor));
                 self.seat(to).watch.set_donor(donor);

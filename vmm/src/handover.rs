@@ -3,6 +3,7 @@
 //! What they assert is what holds on any machine, however busy: orders and invariants, no latencies.
 
 mod ends;
+mod owed;
 
 use crate::conduct::{Course, Measured};
 use crate::cpu::{Call, Exit, Watch};

@@ -2,7 +2,7 @@
 
 use super::host::Host;
 use stealtime_scheduler::time::Nanos;
-use stealtime_sim::cost::{CostModel, median_of_chance};
+use stealtime_sim::cost::{CostModel, MOST_SPREAD, median_of_chance};
 use stealtime_vmm::probe::{Cost, CourseCosts};
 
 /// Name of a cost model that was measured.
@@ -53,6 +53,7 @@ pub(super) fn model(costs: &CourseCosts, host: Option<&Host>) -> CostModel {
         timer_spread,
         timer_work: median(costs.timer_work),
         timer_wake: median(costs.timer_wake),
+        spread_permille: how_much_they_vary(costs),
         op,
         lock_step,
         host_slice: host.and_then(|host| host.slice).map_or(Nanos::ZERO, median),
@@ -60,10 +61,30 @@ pub(super) fn model(costs: &CourseCosts, host: Option<&Host>) -> CostModel {
     }
 }
 
+/// By how much costs vary, in thousandths: half of them more than that. See [`CostModel::drawn`].
+pub(super) fn how_much_they_vary(costs: &CourseCosts) -> u64 {
+    let mut all = [
+        costs.kick,
+        costs.hand_over,
+        costs.take_over,
+        costs.wake_up,
+        costs.first_call,
+        costs.interrupted_call,
+        costs.call,
+        costs.halt,
+    ]
+    .map(|cost| exponential(cost) * 1_000 / cost.median_ns.max(1));
+    all.sort_unstable();
+    all[all.len() / 2].min(MOST_SPREAD)
+}
+
 /// The mean of an exponential distribution that has as much between its median and its 90th percentile: ln 5 of it.
 /// What is beyond is mostly the host's interference, which is measured apart. The distribution begins at 0
 /// at the earliest, so that its median is what was measured.
 fn spread(cost: Cost) -> Nanos {
-    let mean = cost.p90_ns.saturating_sub(cost.median_ns) * 1_000 / 1_609;
-    Nanos(mean.min(cost.median_ns * 1_000 / 694))
+    Nanos(exponential(cost).min(cost.median_ns * 1_000 / 694))
+}
+
+fn exponential(cost: Cost) -> u64 {
+    cost.p90_ns.saturating_sub(cost.median_ns) * 1_000 / 1_609
 }

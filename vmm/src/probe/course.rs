@@ -124,20 +124,25 @@ pub(super) fn measure(core: u16) -> Result<CourseCosts, MeasureError> {
     })
 }
 
-/// A guest that computes without end, and one that sleeps and gets the core when it wakes.
+/// A guest that computes without end, and some that sleep and get the core when they wake, each in its own time: with
+/// more than one, what a thread needs is in no cache when it comes on the core, as in runs.
 fn wakers(core: u16) -> Plan {
     let spin = [
         Step::Repeat(0),
         Step::Run(Length::Fixed(1_000_000)),
         Step::EndRepeat,
     ];
-    let wake = [
-        Step::Repeat(0),
-        Step::Sleep(Length::Fixed(1_000_000)),
-        Step::Run(Length::Fixed(20_000)),
-        Step::EndRepeat,
-    ];
-    plan(("eevdf", &[]), &[core], LENGTH, &[&spin, &wake])
+    let wake = [3_100_000, 3_700_000, 4_300_000, 5_300_000].map(|sleep| {
+        [
+            Step::Repeat(0),
+            Step::Sleep(Length::Fixed(sleep)),
+            Step::Run(Length::Fixed(20_000)),
+            Step::EndRepeat,
+        ]
+    });
+    let mut programs = vec![&spin[..]];
+    programs.extend(wake.iter().map(|program| &program[..]));
+    plan(("eevdf", &[]), &[core], LENGTH, &programs)
 }
 
 /// A guest that sleeps and then calls: at once, at once again, after many ops, after many steps with a lock, with an
