@@ -148,6 +148,7 @@ proptest! {
                 timer_spread: Nanos(4_000),
                 timer_work: Nanos(2_900),
                 timer_wake: Nanos(2_100),
+                spread_permille: 400,
                 ..CostModel::bare_hardware()
             },
         };

@@ -1,6 +1,7 @@
 //! What the simulator claims, each claim a test.
 
 mod conserve;
+mod costs_vary;
 mod determinism;
 mod directed_yields;
 mod endings;
