@@ -91,8 +91,8 @@ pub struct CostModel {
     /// What every op of a guest's program costs beside its own length (at least 1).
     #[serde(rename = "op_ns")]
     pub op: Nanos,
-    /// The same for every step of an operation on a lock or channel in guest memory (at least 1): atomic operations,
-    /// and what the guest says of itself in the shared page.
+    /// The same for every step of an operation on a lock or channel in guest memory, and for the marks of a critical
+    /// section (at least 1): atomic operations, and what the guest says of itself in the shared page.
     #[serde(rename = "lock_step_ns")]
     pub lock_step: Nanos,
     /// How long the host lets a busy thread have a core that another one waits for, under its own scheduler: the clock
@@ -307,15 +307,15 @@ impl CostModel {
         Ok(())
     }
 
-    /// What something costs this time.
+    /// How dear what the host does is this time. The parts of what is measured as a whole have it in common.
     #[must_use]
-    pub const fn drawn(&self, cost: Nanos, chance: &mut Rng) -> Nanos {
-        let mean = cost.0 * self.spread_permille / 1_000;
-        if mean == 0 {
-            return cost;
+    pub const fn pace(&self, chance: &mut Rng) -> Pace {
+        if self.spread_permille == 0 {
+            return Pace::MEDIAN;
         }
-        let least = cost.0 - median_of_chance(Nanos(mean)).0;
-        Nanos(least + chance.exponential(mean))
+        let mean = self.spread_permille * Pace::MEDIAN.0 / 1_000;
+        let least = Pace::MEDIAN.0 - median_of_chance(Nanos(mean)).0;
+        Pace(least + chance.exponential(mean))
     }
 
     /// How much of each core is taken away, from 0 to 1.
@@ -349,6 +349,21 @@ impl CostModel {
             ("lock_step_ns", self.lock_step),
             ("host_slice_ns", self.host_slice),
         ]
+    }
+}
+
+/// How much longer, or less long, the host takes for what it does than it does in half of all cases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace(u64);
+
+impl Pace {
+    /// Half of all cases take longer.
+    pub const MEDIAN: Self = Self(1 << 20);
+
+    /// What something costs then.
+    #[must_use]
+    pub const fn of(self, cost: Nanos) -> Nanos {
+        Nanos(cost.0 * self.0 >> 20)
     }
 }
 
@@ -436,7 +451,9 @@ mod tests {
         assert_eq!(model.check(), Ok(()));
         let mut rng = Rng::new(7, 3);
         let cost = Nanos(20_000);
-        let mut drawn: Vec<_> = (0..20_000).map(|_| model.drawn(cost, &mut rng).0).collect();
+        let mut drawn: Vec<_> = (0..20_000)
+            .map(|_| model.pace(&mut rng).of(cost).0)
+            .collect();
         drawn.sort_unstable();
         // From 20 us (1 - 0.3 ln 2) on, with a mean of 6 us: ln 2, ln 10 and ln 100 of it are more.
         let expected = [
@@ -449,14 +466,13 @@ mod tests {
             let off = drawn[place] as f64 / f64::from(expected) - 1.0;
             assert!(off.abs() < 0.03, "{place}: {} {expected}", drawn[place]);
         }
-        assert_eq!(model.drawn(Nanos::ZERO, &mut rng), Nanos::ZERO);
         let much = CostModel {
             spread_permille: 1_001,
             ..model
         };
         assert!(matches!(much.check(), Err(InvalidCosts::Spread { .. })));
         let constant = much.without_chance();
-        assert_eq!(constant.drawn(cost, &mut rng), cost);
+        assert_eq!(constant.pace(&mut rng).of(cost), cost);
     }
 
     #[test]

@@ -23,17 +23,20 @@ impl Machine<'_> {
         let taken = entry.take_interrupts();
         let loaded = std::mem::replace(&mut entry.loaded, true);
         let core = entry.core;
-        let mut from = now + self.drawn(costs.entry) + self.owed_to_timers(core);
+        // A round trip into the guest and back has one.
+        let pace = self.pace();
+        let mut from = now + pace.of(costs.entry) + self.owed_to_timers(core);
         if !loaded {
-            from += self.drawn(costs.load);
+            from += pace.of(costs.load);
         }
         let mut handled = None;
         for _ in 0..taken {
-            from += self.drawn(costs.injection);
+            from += pace.of(costs.injection);
             handled = Some(from);
-            from += self.drawn(costs.handler);
+            from += pace.of(costs.handler);
         }
         let entry = self.vcpu(vcpu);
+        entry.pace = pace;
         entry.from = from;
         entry.handled = handled.or(entry.handled);
         let due = entry.from + entry.code_left();
@@ -133,7 +136,7 @@ impl Machine<'_> {
             _ if may_lose_core(call) => self.costs.exit + self.costs.leaving,
             _ => self.costs.exit,
         };
-        let due = self.now + self.drawn(cost);
+        let due = self.now + self.vcpu(vcpu).pace.of(cost);
         let entry = self.vcpu(vcpu);
         entry.task = Task::Call(call);
         entry.place = Place::Leaving(why);

@@ -4,6 +4,7 @@
 //! exit means, and `Resumed`; or `Stopped` in place of `Resumed` if the core is wanted. A thread looks
 //! whether it is wanted each time before it enters the guest, so a kick is overtaken by an exit.
 
+use crate::cost::CostModel;
 use crate::guest::may_lose_core;
 use crate::machine::Machine;
 use crate::queue::Slot;
@@ -55,7 +56,6 @@ impl Machine<'_> {
         if self.vcpu(vcpu).doomed {
             self.retire(vcpu, RetireReason::Fault);
         } else if let Task::Call(call) = self.vcpu(vcpu).task {
-            let op = self.costs.op;
             if let Call::Action(action) = call
                 && let Some(nonsense) = meaningless(action)
             {
@@ -64,7 +64,8 @@ impl Machine<'_> {
             if why == ExitReason::Halt || may_lose_core(call) {
                 self.tell_thefts(vcpu);
             }
-            self.vcpu(vcpu).fetch_after(call, op);
+            let costs = self.costs;
+            self.vcpu(vcpu).fetch_after(call, costs);
             match call {
                 Call::Action(action) => self.carry_out_call(vcpu, action),
                 call => self.carry_out_lock_call(vcpu, call),
@@ -310,7 +311,7 @@ fn meaningless(call: Action) -> Option<String> {
 impl crate::vcpu::Vcpu<'_> {
     /// What follows a call: the next op, after a halt the look whether an interrupt has come, or the
     /// next step of an operation on a lock.
-    fn fetch_after(&mut self, call: Call, op: Nanos) {
+    fn fetch_after(&mut self, call: Call, costs: &CostModel) {
         let code = |overhead, then| Task::Code {
             overhead,
             work: 0,
@@ -322,14 +323,15 @@ impl crate::vcpu::Vcpu<'_> {
             }
             Call::Action(Action::Hypervisor(length)) => self.task = Task::Host(length),
             Call::Action(Action::End) => {}
-            Call::Action(_) | Call::CriticalLeft(After::Next) => self.fetch(op),
+            Call::Action(_) => self.fetch(costs.op),
+            Call::CriticalLeft(After::Next) => self.fetch(costs.lock_step),
             Call::CriticalLeft(After::Wait(lock)) => {
                 self.task = code(0, Then::Call(Call::Wait(lock)));
             }
             Call::CriticalLeft(After::Step)
             | Call::Wait(_)
             | Call::Wake(..)
-            | Call::SpunTooLong(_) => self.task = code(op.0, Then::LockStep),
+            | Call::SpunTooLong(_) => self.task = code(costs.lock_step.0, Then::LockStep),
         }
     }
 }

@@ -7,7 +7,7 @@
 //! * A vCPU is off its core only by `Park`, and only while an input of its own is handled.
 //! * A policy that panics ends the run, and what was measured is kept, as with KVM.
 
-use crate::cost::CostModel;
+use crate::cost::{CostModel, Pace};
 use crate::guest_locks::AllLocks;
 use crate::interference::Interference;
 use crate::queue::{Queue, Slot};
@@ -267,10 +267,11 @@ impl<'run> Machine<'run> {
     fn granted(&mut self, core: CoreId, vcpu: VcpuId, on: Option<CoreId>) {
         self.off_core(vcpu);
         let costs = self.costs;
+        let pace = self.pace();
         let mut cost = if on == Some(core) {
-            self.drawn(costs.switch_same_core) + self.farewell(core, vcpu)
+            pace.of(costs.switch_same_core + self.farewell(core, vcpu))
         } else {
-            self.drawn(costs.switch_other_core)
+            pace.of(costs.switch_other_core)
         };
         cost += self.owed_to_timers(Some(core));
         let at = self.now;
@@ -280,9 +281,8 @@ impl<'run> Machine<'run> {
         let entry = self.vcpu(vcpu);
         entry.stolen += told;
         if entry.core.replace(core).is_some_and(|last| last != core) {
-            cost += self.drawn(costs.migration);
+            cost += pace.of(costs.migration);
         }
-        let entry = self.vcpu(vcpu);
         entry.place = Place::Switching;
         entry.loaded = false;
         self.queue.set(Slot::Step(vcpu), at + cost);
@@ -301,13 +301,18 @@ impl<'run> Machine<'run> {
                 *overtaken = Some(leaver);
                 Nanos::ZERO
             }
-            _ => self.drawn(self.costs.park),
+            _ => self.costs.park,
         }
+    }
+
+    /// How dear what the host does next is.
+    pub(crate) fn pace(&mut self) -> Pace {
+        self.costs.pace(&mut self.chance)
     }
 
     /// What something that the host does costs this time.
     pub(crate) fn drawn(&mut self, cost: Nanos) -> Nanos {
-        self.costs.drawn(cost, &mut self.chance)
+        self.pace().of(cost)
     }
 
     /// What is bound to a stay on a core ends with it.

@@ -23,6 +23,7 @@ use stealtime_scheduler::input::{ExitReason, GuestLocks};
 use stealtime_scheduler::time::Nanos;
 use stealtime_workloads::run::{GuestView, VcpuPlan};
 
+use crate::cost::Pace;
 use crate::guest_locks::Underway;
 
 /// Where a vCPU is.
@@ -118,6 +119,8 @@ pub(crate) struct Vcpu<'plan> {
     pub(crate) doomed: bool,
     /// Its state is on the core: the next entry is not the first of this stay.
     pub(crate) loaded: bool,
+    /// How dear the round trip into its guest is that is under way.
+    pub(crate) pace: Pace,
     /// Its thread sleeps of its own accord: it blocked, or has not run yet.
     pub(crate) rested: bool,
     /// What the host took of its stays that the dispatcher was not told of, or is still taking.
@@ -169,6 +172,7 @@ impl<'plan> Vcpu<'plan> {
             kicked: false,
             doomed: false,
             loaded: false,
+            pace: Pace::MEDIAN,
             rested: true,
             stolen: Nanos::ZERO,
             owed: false,

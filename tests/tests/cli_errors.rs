@@ -74,6 +74,13 @@ fn a_missing_scenario_is_refused_with_those_that_there_are() {
 }
 
 #[test]
+fn costs_are_not_measured_for_a_simulator_that_takes_no_part() {
+    stealtime(&["reproduce", "ping", "--backend", "lab", "--calibrate"])
+        .expect_status(2)
+        .expect_error(&["--calibrate", "--backend all or sim"]);
+}
+
+#[test]
 fn what_might_never_end_is_not_read_as_a_scenario() {
     stealtime(&["run", "/dev/zero", "--backend", "sim"])
         .expect_status(2)

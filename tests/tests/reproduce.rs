@@ -131,6 +131,10 @@ fn ping_waits_for_whole_ticks_with_the_fault() {
         ratio(longest) >= 4.0 && figure(longest, "of") >= 19e6,
         "{longest:#}"
     );
+    let costs = &report["costs"][0];
+    assert_eq!(costs["reproduction"], "ping");
+    assert_eq!(costs["measured_for_it"], false, "{costs:#}");
+    assert!(costs["model"]["exit_ns"].is_u64(), "{costs:#}");
     let tail = figure(row(&report, "of round trips", "fault"), "of");
     assert!(tail >= 0.9, "{tail}");
     for name in ["round trip, min", "round trip, stddev"] {

@@ -192,12 +192,13 @@ impl Engine {
 
     /// Whoever was told just now that a preemption is pending may have become safe between the look at its locks and the
     /// word, and then says nothing: it is taken as having said so. Either this look sees that, or the guest sees the
-    /// word.
+    /// word. One in line for a lock is not safe, though it holds nothing; one whose thread is not there yet may be told of
+    /// here for nothing, as by a guest that is late.
     fn look_again(&self, inner: &mut Inner, owed: &mut Owed) {
         while let Some(vcpu) = inner.asked.pop() {
             fence(Ordering::SeqCst);
             let locks = self.seat(vcpu).watch.locks();
-            if locks.held == 0 && locks.critical == 0 {
+            if locks.held == 0 && locks.critical == 0 && !locks.in_line {
                 let now = self.clock.now();
                 self.take(inner, now, Input::CriticalLeft { vcpu }, owed);
             }

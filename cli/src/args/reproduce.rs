@@ -22,8 +22,8 @@ pub struct ReproduceArgs {
     /// Vary each parameter around its documented value, in the simulator
     #[arg(long, conflicts_with = "backend")]
     pub sweep: bool,
-    /// Before each finding, measure this machine's costs for the simulator, as `doctor --calibrate` does, so that the two
-    /// sides of a comparison are of the same minutes (needs KVM; a quarter of a minute each)
+    /// Before each finding, measure this machine's costs for the simulator, so that the two sides of a comparison are of
+    /// the same minutes: a quarter of a minute each, with KVM. They are stored as by `doctor --calibrate`
     #[arg(long, conflicts_with = "sweep")]
     pub calibrate: bool,
     /// Host cores to run on, such as 1 or 0,2 or 0-3 [default: the last ones, as many as the

@@ -61,7 +61,8 @@ pub(super) fn model(costs: &CourseCosts, host: Option<&Host>) -> CostModel {
     }
 }
 
-/// By how much costs vary, in thousandths: half of them more than that. See [`CostModel::drawn`].
+/// By how much costs vary, in thousandths: the median of them. See [`CostModel::pace`]. Interference that falls into more
+/// than a tenth of what was measured is in it too.
 pub(super) fn how_much_they_vary(costs: &CourseCosts) -> u64 {
     let mut all = [
         costs.kick,
@@ -75,7 +76,7 @@ pub(super) fn how_much_they_vary(costs: &CourseCosts) -> u64 {
     ]
     .map(|cost| exponential(cost) * 1_000 / cost.median_ns.max(1));
     all.sort_unstable();
-    all[all.len() / 2].min(MOST_SPREAD)
+    all[(all.len() - 1) / 2].min(MOST_SPREAD)
 }
 
 /// The mean of an exponential distribution that has as much between its median and its 90th percentile: ln 5 of it.

@@ -44,7 +44,11 @@ pub(super) fn document(all: &[Reproduced], machine: &Machine) -> String {
 /// What the simulator took things to cost when it ran the finding.
 fn costs(one: &Reproduced) -> Option<Value> {
     let costs = one.costs.as_ref()?;
-    Some(json!({ "reproduction": one.finding.name, "model": costs }))
+    Some(json!({
+        "reproduction": one.finding.name,
+        "measured_for_it": costs.measured,
+        "model": costs.model,
+    }))
 }
 
 fn row(finding: &str, backend: &str, found: &RowOutcome) -> Value {
@@ -156,7 +160,7 @@ fn case(finding: &str, backend: &str, case: &CaseOutcome, bin_ns: Option<u64>) -
         "seed": plan.seed,
         "diagnosis": case.diagnosis,
         "notes": case.notes,
-        "taken": case.taken,
+        "taken": case.taken(),
         "histogram": histogram,
     })
 }

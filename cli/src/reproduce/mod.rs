@@ -65,7 +65,15 @@ struct Reproduced {
     /// KVM's set-up comes before it.
     outcomes: Vec<Outcome>,
     /// What the simulator took things to cost, if it took part.
-    costs: Option<CostModel>,
+    costs: Option<Costs>,
+}
+
+/// What the simulator takes things to cost.
+#[derive(Debug)]
+struct Costs {
+    model: CostModel,
+    /// Measured before this finding, and for it.
+    measured: bool,
 }
 
 impl Reproduced {
@@ -91,6 +99,14 @@ pub fn reproduce(arguments: &ReproduceArgs) -> Came {
     }
     let machine = Machine::of_now();
     let backends = backends(arguments.backend)?;
+    if arguments.calibrate && !backends.contains(&BackendChoice::Sim) {
+        return Err(Failure::new(
+            Status::BadInput,
+            anyhow!(
+                "--calibrate measures costs for the simulator: expected --backend all or sim with it"
+            ),
+        ));
+    }
     let mut all = Vec::new();
     for finding in findings {
         let mut outcomes = Vec::new();
@@ -145,20 +161,36 @@ pub fn reproduce(arguments: &ReproduceArgs) -> Came {
     })
 }
 
-/// The costs with which a finding is simulated, if it is: measured now if that was asked for, else those stored.
+/// The costs with which a finding is simulated, if it is: measured now if that was asked for and can be done, else those
+/// stored. Nothing that was measured before is lost for a moment in which costs cannot be.
 fn costs(
     arguments: &ReproduceArgs,
     backends: &[BackendChoice],
     finding: &str,
-) -> Result<Option<CostModel>, Failure> {
+) -> Result<Option<Costs>, Failure> {
     if !backends.contains(&BackendChoice::Sim) {
         return Ok(None);
     }
     if arguments.calibrate {
         Remarks::new(arguments.quiet).tell(&format!("{finding}: measuring costs"));
-        return doctor::calibrate().map(Some);
+        match doctor::calibrate() {
+            Ok(model) => {
+                return Ok(Some(Costs {
+                    model,
+                    measured: true,
+                }));
+            }
+            Err(failure) => eprintln!(
+                "note: {finding}: costs cannot be measured now ({}); those stored before count",
+                failure.error.root_cause()
+            ),
+        }
     }
-    CostModel::stored_or_default().machine().map(Some)
+    let model = CostModel::stored_or_default().machine()?;
+    Ok(Some(Costs {
+        model,
+        measured: false,
+    }))
 }
 
 /// The backends to run on, in order.

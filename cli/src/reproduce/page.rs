@@ -17,7 +17,6 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use stealtime_scheduler::time::Nanos;
-use stealtime_sim::cost::CostModel;
 
 const HEAD: &str = "\
 # Reproductions
@@ -310,30 +309,39 @@ fn parameters(page: &mut String, finding: &Reproduction, sweep: &Value) {
 
 /// What the simulator took things to cost for each finding.
 fn costs(page: &mut String, document: &Value) {
-    let known = list(document, "costs").iter().map(|one| {
-        let model = serde_json::from_value(one["model"].clone()).expect("a cost model");
-        (one["reproduction"].as_str().unwrap_or("?"), model)
-    });
-    let known: Vec<(&str, CostModel)> = known.collect();
+    let known = list(document, "costs");
     if known.is_empty() {
         return;
     }
-    page.push_str(
-        "\nThe simulator's costs were measured before each finding, for about a quarter of a minute. Some of them, and how \
-         much of each\ncore the host took:\n\n\
+    let when = match known.iter().all(|one| one["measured_for_it"] == true) {
+        true => "measured before each finding, for about a quarter of a minute",
+        false => "not all measured before the finding",
+    };
+    let _ = write!(
+        page,
+        "\nThe simulator's costs were {when}. Some of them, and how much of each core the host took:\n\n\
          | finding | call, and entry | halt, and entry | kick | interrupt | idle core is there | taken |\n\
          |---|---:|---:|---:|---:|---:|---:|\n",
     );
-    for (name, model) in known {
+    for one in known {
+        let model = &one["model"];
+        let sum = |fields: &[&str]| {
+            let costs = fields.iter().filter_map(|field| model[*field].as_u64());
+            Nanos(costs.sum())
+        };
+        let thefts = list(model, "interference").iter();
+        let parts = thefts
+            .filter_map(|theft| Some(theft["length_ns"].as_f64()? / theft["every_ns"].as_f64()?));
         let _ = writeln!(
             page,
-            "| {name} | {} | {} | {} | {} | {} | {:.1} % |",
-            model.exit + model.entry,
-            model.halt_exit + model.entry,
-            model.kick,
-            model.injection + model.handler,
-            model.switch_other_core,
-            model.taken() * 100.0
+            "| {} | {} | {} | {} | {} | {} | {:.1} % |",
+            one["reproduction"].as_str().unwrap_or("?"),
+            sum(&["exit_ns", "entry_ns"]),
+            sum(&["halt_exit_ns", "entry_ns"]),
+            sum(&["kick_ns"]),
+            sum(&["injection_ns", "handler_ns"]),
+            sum(&["switch_other_core_ns"]),
+            parts.sum::<f64>() * 100.0
         );
     }
 }
@@ -342,11 +350,12 @@ fn page() -> String {
     let (document, sweep) = (read("results.json"), read("sweep.json"));
     let mut page = HEAD.to_owned();
     let machine = &document["machine"];
-    let first = list(&document, "rows").first();
-    let rounds = first.map_or(&Value::Null, |row| &row["rounds"]);
+    let mut rows = list(&document, "rows").iter();
+    let on_kvm = rows.find(|row| row["backend"] == "kvm");
+    let rounds = on_kvm.map_or(&Value::Null, |row| &row["rounds"]);
     let _ = writeln!(
         page,
-        "\nThe figures below are of {}: {} cores, KVM by {}, {} rounds, load {} before the first.",
+        "\nThe figures below are of {}: {} cores, KVM by {}, {} rounds on KVM unless a row says otherwise, load {} before the first.",
         machine["date"].as_str().unwrap_or("an unknown day"),
         machine["cores"],
         machine["kvm"].as_str().unwrap_or("?"),

@@ -91,7 +91,7 @@ fn verdict(reproduced: &Reproduced) -> String {
             (true, _) => "reproduced: every criterion is met".to_owned(),
             (false, None) => "not reproduced: a criterion is not met".to_owned(),
             (false, Some(taken)) => format!(
-                "cannot be told: a criterion is not met, but others had up to {:.0} % of a run's cores",
+                "cannot be told: a criterion is not met, but others had {:.0} % of the cores meanwhile",
                 taken * 100.0
             ),
         };

@@ -163,7 +163,7 @@ impl Outcome {
         let figures = measures.iter().map(|measure| (measure.figure)(run));
         let mut cases = self.cases.iter_mut();
         if let Some(known) = cases.find(|known| known.case.name == case.name) {
-            known.taken = known.taken.max(run.report.interference());
+            known.taken.push(run.report.interference());
             for (rounds, figure) in known.measures.iter_mut().zip(figures) {
                 rounds.push(figure);
             }
@@ -176,7 +176,7 @@ impl Outcome {
                 plan: run.plan.clone(),
                 diagnosis: run.report.diagnosis.text.clone(),
                 notes: run.report.quality.notes.clone(),
-                taken: run.report.interference(),
+                taken: vec![run.report.interference()],
                 histogram: histogram.map(|shown| (shown.of)(run)),
                 measures,
                 queues: queues.map(|_| run.traffic().over_time()),

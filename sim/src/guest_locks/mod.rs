@@ -1,7 +1,7 @@
 //! Guest locks in virtual time: the guest's own machines, taken step by step.
 //!
 //! A lock's machine ([`Operation`]) is the code that the guest kernel runs, on memory that lies here
-//! ([`memory`]). Each step takes what an op costs. Spinning takes no steps ([`spinners`]).
+//! ([`memory`]). Each step has its cost. Spinning takes no steps ([`spinners`]).
 
 mod memory;
 mod spinners;
@@ -113,10 +113,7 @@ impl Machine<'_> {
             Step::Done if tells => self.call(vcpu, Call::CriticalLeft(After::Next)),
             Step::Sleep(lock) if tells => self.call(vcpu, Call::CriticalLeft(After::Wait(lock))),
             Step::Spin(_) if tells => self.call(vcpu, Call::CriticalLeft(After::Step)),
-            Step::Done => {
-                let step = self.costs.lock_step;
-                self.vcpu(vcpu).fetch(step);
-            }
+            Step::Done => self.next_op_after_step(vcpu),
             Step::Again => self.step_follows(vcpu, 0, tells),
             Step::Work(length) => self.step_follows(vcpu, length, tells),
             Step::Spin(_) => self.vcpu(vcpu).task = Task::Spin,
@@ -143,6 +140,12 @@ impl Machine<'_> {
         };
     }
 
+    /// The operation is over: what it cost is paid before the next op.
+    fn next_op_after_step(&mut self, vcpu: VcpuId) {
+        let step = self.costs.lock_step;
+        self.vcpu(vcpu).fetch(step);
+    }
+
     /// What the host waits to be told is not told before a wake-up is on its way.
     fn keep_in_mind(&mut self, vcpu: VcpuId, tells: bool) {
         if let Some(underway) = &mut self.vcpu(vcpu).underway {
@@ -160,7 +163,7 @@ impl Machine<'_> {
         let entered = self.locks.context(vm, vcpu).enter_critical();
         entered.ok_or(Refusal::TooDeep)?;
         self.list(vcpu);
-        self.next_op(vcpu);
+        self.next_op_after_step(vcpu);
         Ok(())
     }
 
@@ -174,7 +177,7 @@ impl Machine<'_> {
         if safe_again && self.vcpu(vcpu).owed {
             self.call(vcpu, Call::CriticalLeft(After::Next));
         } else {
-            self.next_op(vcpu);
+            self.next_op_after_step(vcpu);
         }
         Ok(())
     }

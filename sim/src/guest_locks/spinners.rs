@@ -1,6 +1,6 @@
 //! Who spins for which lock, and when it looks again.
 //!
-//! A vCPU that spins takes no steps while nothing can have changed: it looks again, one op later, when another
+//! A vCPU that spins takes no steps while nothing can have changed: it looks again, one step later, when another
 //! step has touched the lock; when a vCPU that it watches loses its core; when it has spun for as long as it
 //! said; and when it comes on a core again. Of several that look at the same instant the one that began to
 //! spin first is first.

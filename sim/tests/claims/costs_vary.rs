@@ -5,8 +5,9 @@ use crate::plans::{Done, Setup, forever, run, simulate, sleep};
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::input::Input;
 use stealtime_scheduler::time::Nanos;
+use stealtime_guest::op::Step;
 use stealtime_sim::cost::CostModel;
-use stealtime_workloads::run::Entry;
+use stealtime_workloads::run::{Entry, LockKind};
 
 const COST: u64 = 10_000;
 /// In thousandths.
@@ -86,62 +87,60 @@ fn the_seed_says_how_much() {
     assert!(arrivals(&once) != arrivals(&switches(2)));
 }
 
+/// Vcpus on two cores that sleep, compute, call, wait for interrupts and take locks: every cost has its part in it.
+fn everything(costs: &CostModel, seed: u64) -> Vec<Entry> {
+    let sleeper = forever(&[run(200_000), sleep(300_000), Step::Exit]);
+    let mut waiter = vec![Step::Periodic {
+        period: 700_000,
+        vector: 0x41,
+    }];
+    waiter.extend(forever(&[
+        Step::WaitInterrupt,
+        Step::Lock(0),
+        run(10_000),
+        Step::Unlock(0),
+    ]));
+    let plan = Setup::new("rr:quantum=100us")
+        .cores(2)
+        .seed(seed)
+        .duration(Nanos::from_millis(200))
+        .vm(&[LockKind::Ticket])
+        .vcpu(&sleeper)
+        .vcpu(&sleeper)
+        .vcpu(&sleeper)
+        .vcpu(&waiter)
+        .vcpu(&waiter)
+        .build();
+    simulate(&plan, costs).entries
+}
+
 /// What the host does varies, whatever it is, and what the guest does itself does not.
 #[test]
 fn every_cost_of_the_host_varies_and_none_of_the_guests_own() {
-    let cost = Nanos(COST);
-    let free = CostModel::free;
-    let of_the_host = [
-        CostModel {
-            exit: cost,
-            ..free()
-        },
-        CostModel {
-            entry: cost,
-            ..free()
-        },
-        CostModel {
-            load: cost,
-            ..free()
-        },
-        CostModel {
-            leaving: cost,
-            ..free()
-        },
-        CostModel {
-            kick: cost,
-            ..free()
-        },
-        CostModel {
-            switch_same_core: cost,
-            ..free()
-        },
-        CostModel {
-            switch_other_core: cost,
-            ..free()
-        },
-        CostModel {
-            park: cost,
-            ..free()
-        },
-        CostModel {
-            timer_work: cost,
-            ..free()
-        },
-        CostModel {
-            timer_wake: cost,
-            ..free()
-        },
-    ];
-    for costs in of_the_host {
-        let runs = [1, 2].map(|seed| with(costs.clone(), seed).entries);
-        assert!(runs[0] != runs[1], "{costs:?}");
-    }
-    let of_guests = CostModel {
-        op: cost,
-        lock_step: cost,
-        ..free()
+    let free = CostModel {
+        spread_permille: SPREAD,
+        ..CostModel::free()
     };
-    let runs = [1, 2].map(|seed| with(of_guests.clone(), seed).entries);
-    assert!(runs[0] == runs[1], "nothing in it is up to chance");
+    let of_others = [
+        "timer_ns",
+        "timer_spread_ns",
+        "op_ns",
+        "lock_step_ns",
+        "host_slice_ns",
+    ];
+    let nothing = everything(&free, 1);
+    for (name, _) in free.fields() {
+        let mut costs = serde_json::to_value(&free).expect("plain data");
+        costs[name] = COST.into();
+        let costs: CostModel = serde_json::from_value(costs).expect("a cost model");
+        let runs = [1, 2].map(|seed| everything(&costs, seed));
+        let constant = everything(&costs.clone().without_chance(), 1);
+        if of_others.contains(&name) {
+            let varies = name == "timer_spread_ns";
+            assert_eq!(runs[0] != runs[1], varies, "{name}");
+        } else {
+            assert!(constant != nothing, "{name} has no part in it");
+            assert!(runs[0] != runs[1], "{name} does not vary");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use stealtime_workloads::run::Entry;
 const MEASURED: VcpuId = VcpuId(0);
 
 /// All calls from this number on are alike.
-pub(super) const LATER: usize = 5;
+pub(super) const LATER: usize = 4;
 
 /// What an interval in guest code ended with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,8 +24,8 @@ pub(super) enum Before {
 /// The stays of a run's first vCPU on its core: how long its guest ran each time, and what came between.
 #[derive(Debug)]
 pub(super) struct Stays {
-    /// What it ended with, how many timers fell into it, its length in nanoseconds: until the last thing that the
-    /// thread told of its exit. What the exit asks for is told last, and that is when a policy decides.
+    /// What it ended with, how many timers fell into it, its length in nanoseconds: until the thread has told of the
+    /// interrupts that were taken and of the vCPU's block, if it does, which is when a policy decides.
     intervals: Vec<(Before, u32, u64)>,
     /// The number of the call within the stay, how long until the thread entered again.
     handling: Vec<(usize, u64)>,
