@@ -2,10 +2,10 @@
 
 use crate::ledger::check;
 use crate::plans::{Done, Setup, forever, run, simulate, sleep};
+use stealtime_guest::op::Step;
 use stealtime_scheduler::effect::Effect;
 use stealtime_scheduler::input::Input;
 use stealtime_scheduler::time::Nanos;
-use stealtime_guest::op::Step;
 use stealtime_sim::cost::CostModel;
 use stealtime_workloads::run::{Entry, LockKind};
 
