@@ -363,7 +363,7 @@ impl Pace {
     /// What something costs then.
     #[must_use]
     pub const fn of(self, cost: Nanos) -> Nanos {
-        Nanos(cost.0 * self.0 >> 20)
+        Nanos((cost.0 * self.0) >> 20)
     }
 }
 

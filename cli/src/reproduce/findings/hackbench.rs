@@ -91,9 +91,9 @@ kind of lending saves sleeps, and buys them with loans, kicks and sleepers that 
 what costs: the core time for each is much the same in all rows with hand-off, and most so where an exit is \
 dear. There moving threads between run queues was: to queue a sleeper costs nothing here, however often it is \
 done. So the blocked donor, to which the mutex goes because it is nearest to a core, is cheaper here than the \
-step before it and was dearer there. Donors that come back when they are picked are the dearest in both. Here \
-that is where the longest queue grows while cores idle (`pileup`); where switches are cheap everybody is picked \
-so soon that it matters little.",
+step before it and was dearer there. Donors that come back when they are picked are the dearest there, and here \
+on eight cores, where the longest queue grows while cores idle (`pileup`); on two hardly a core idles, and where \
+switches are cheap everybody is picked so soon that it matters little.",
         queues: false,
     }),
     knobs: &[Knob {
