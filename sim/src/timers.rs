@@ -82,8 +82,7 @@ impl Machine<'_> {
         }
         self.timer_thread.cancel(timer);
         self.timer_thread.sleeps_until = Nanos::ZERO;
-        let work = self.drawn(self.costs.timer_work);
-        self.take_core(work);
+        self.take_core(self.costs.timer_work);
         self.tell(Input::TimerDue { timer }, None);
         self.timer_thread_sleeps();
     }
@@ -102,8 +101,7 @@ impl Machine<'_> {
         if self.waits_for_core(Slot::TimerThread) {
             return;
         }
-        let wake = self.drawn(self.costs.timer_wake);
-        self.take_core(wake);
+        self.take_core(self.costs.timer_wake);
         self.timer_thread_sleeps();
     }
 
@@ -118,8 +116,7 @@ impl Machine<'_> {
             return;
         }
         if self.timer_thread.arm(timer, at) {
-            let wake = self.drawn(self.costs.timer_wake);
-            self.take_core(wake);
+            self.take_core(self.costs.timer_wake);
             self.timer_thread_sleeps();
         } else {
             self.expect_nothing();
@@ -146,7 +143,8 @@ impl Machine<'_> {
     }
 
     /// The timer thread has the core for a while. Whoever has it goes on later.
-    fn take_core(&mut self, work: Nanos) {
+    fn take_core(&mut self, cost: Nanos) {
+        let work = self.drawn(cost);
         let Some(vcpu) = self.dispatcher.on_core(SHARED) else {
             return;
         };

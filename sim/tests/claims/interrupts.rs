@@ -98,13 +98,18 @@ fn an_interrupt_at_running_guest_code_is_taken_after_a_kick_and_the_guest_goes_o
     );
 }
 
-#[test]
-fn an_interrupt_whose_entry_a_kick_ends_is_handled_with_the_next_one() {
-    let costs = CostModel {
+/// Kicks come well before entries are done.
+fn slow_entries() -> CostModel {
+    CostModel {
         entry: Nanos(100_000),
         kick: Nanos(2_000),
         ..CostModel::free()
-    };
+    }
+}
+
+#[test]
+fn an_interrupt_whose_entry_a_kick_ends_is_handled_with_the_next_one() {
+    let costs = slow_entries();
     // Two raise the same one, sooner or later within each other's entries.
     let plan = Setup::new("rr")
         .cores(3)
@@ -140,11 +145,7 @@ fn an_interrupt_whose_entry_a_kick_ends_is_handled_with_the_next_one() {
 
 #[test]
 fn an_entry_that_a_kick_ends_after_the_warm_up_takes_back_nothing_that_counted_in_it() {
-    let costs = CostModel {
-        entry: Nanos(100_000),
-        kick: Nanos(2_000),
-        ..CostModel::free()
-    };
+    let costs = slow_entries();
     // Entered at 1102 us with the first, and once more at 1152 us, because of the second.
     let plan = Setup::new("rr")
         .cores(3)
